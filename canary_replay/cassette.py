@@ -69,7 +69,7 @@ def cassette_path(root: Path, suite: str, target: str, case: str) -> Path:
 
 
 # ------------------------------------------------------------------------------------------------ the stored shapes
-class _StoredResponse(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class StoredResponse(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A `Response` as it is written: long texts as lists of lines, so that a pull request shows which line changed."""
 
     text: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class _StoredRecording(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
     trial: int
     seed: int | None = None
     interactions: tuple[int, ...] = ()
-    response: _StoredResponse | None = None
+    response: StoredResponse | None = None
     decoder: str = ""
     digest: str
     recorded_at: str = ""
@@ -191,14 +191,15 @@ def _lines(text: str) -> tuple[str, ...]:
     return tuple(text.split("\n")) if text else ()
 
 
-def store_response(response: Response) -> _StoredResponse:
+def store_response(response: Response) -> StoredResponse:
     """A response as it is written to disk."""
     fields = {name: getattr(response, name) for name in Response.__struct_fields__}
     fields["text"], fields["reasoning"] = _lines(response.text), _lines(response.reasoning)
-    return _StoredResponse(**fields)
+    return StoredResponse(**fields)
 
 
-def _load_response(stored: _StoredResponse) -> Response:
+def load_response(stored: StoredResponse) -> Response:
+    """The response that `store_response` stored."""
     return Response(
         text="\n".join(stored.text),
         reasoning="\n".join(stored.reasoning),
@@ -281,7 +282,7 @@ def _load(head: _Canary, interactions: Sequence[Interaction] | None) -> Cassette
                 request=asked,
                 dropped=request.dropped,
                 seed=stored.seed,
-                response=None if stored.response is None else _load_response(stored.response),
+                response=None if stored.response is None else load_response(stored.response),
                 decoder=stored.decoder,
                 digest=stored.digest,
                 recorded_at=stored.recorded_at,

@@ -1,0 +1,219 @@
+"""The run store: every recording of a ``record`` or ``live``, one line each, on disk before the next is reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from canary_replay.cassette import (
+    StoredInteraction,
+    StoredResponse,
+    load_interaction,
+    load_response,
+    store_interaction,
+    store_response,
+    write_atomically,
+)
+from canary_replay.errors import DamagedFileError, UsageError, unknown
+from canary_replay.recording import Recording
+from canary_replay.request import Request
+
+FORMAT = 1
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run was: ``run.json`` beside its recordings."""
+
+    format: int = FORMAT
+    id: str
+    command: str
+    started: str
+    by: dict[str, str] = {}
+
+
+class StoredRecording(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A line of ``recordings.jsonl``: a whole recording."""
+
+    format: int = FORMAT
+    suite: str
+    target: str
+    case: str
+    trial: int
+    key: str
+    request: Request
+    dropped: tuple[str, ...] = ()
+    seed: int | None = None
+    response: StoredResponse | None = None
+    decoder: str = ""
+    digest: str = ""
+    recorded_at: str = ""
+    by: dict[str, str] = {}
+    client_drift: tuple[str, ...] = ()
+    wire: str = ""
+    interactions: tuple[StoredInteraction, ...] = ()
+
+
+class _Error(msgspec.Struct, frozen=True):
+    """Whether there is an error at all; what it says does not matter here."""
+
+
+class _ResponseHead(msgspec.Struct, frozen=True):
+    error: _Error | None = None
+
+
+class RecordingHead(msgspec.Struct, frozen=True):
+    """The part of a line that says which recording it is; the rest is skipped, not built."""
+
+    suite: str
+    target: str
+    case: str
+    trial: int
+    key: str
+    response: _ResponseHead | None = None
+    by: dict[str, str] = {}
+
+    @property
+    def failed(self) -> bool:
+        """Whether the provider gave an error instead of an answer."""
+        return self.response is not None and self.response.error is not None
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a recording stands: the run's recordings file, and the byte offset of its line."""
+
+    path: Path
+    offset: int
+
+
+_decode = msgspec.json.Decoder(StoredRecording).decode
+_decode_head = msgspec.json.Decoder(RecordingHead).decode
+
+
+def runs_folder(root: Path) -> Path:
+    """Where a project keeps its runs."""
+    return root / ".canary" / "runs"
+
+
+class RunWriter:
+    """A run that is being recorded; each recording is synced to disk before `append` returns. Safe for threads."""
+
+    def __init__(self, root: Path, command: str, *, guard: Callable[[bytes], None], by: dict[str, str]) -> None:
+        now = datetime.now(UTC)
+        self.id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        self.folder = runs_folder(root) / self.id
+        self._guard = guard
+        self._lock = threading.Lock()
+        info = RunInfo(id=self.id, command=command, started=now.isoformat(timespec="seconds"), by=by)
+        self.folder.mkdir(parents=True)
+        write_atomically(self.folder / "run.json", json.dumps(msgspec.to_builtins(info), indent=1).encode() + b"\n")
+        self._file = open(self.folder / "recordings.jsonl", "ab", buffering=0)  # noqa: SIM115 - closed by close()
+
+    def append(self, recording: Recording) -> None:
+        """Write one recording as one line and sync it.
+
+        :raises CanaryError: the line would put a secret on disk; nothing is written.
+        """
+        line = encode_line(recording)
+        self._guard(line)
+        with self._lock:
+            self._file.write(line)
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file; everything is on disk already."""
+        self._file.close()
+
+
+def encode_line(recording: Recording) -> bytes:
+    """A recording as one line of ``recordings.jsonl``."""
+    fields = {name: getattr(recording, name) for name in Recording.__struct_fields__}
+    fields["response"] = None if recording.response is None else store_response(recording.response)
+    fields["interactions"] = tuple(store_interaction(interaction) for interaction in recording.interactions)
+    return msgspec.json.encode(StoredRecording(**fields)) + b"\n"
+
+
+def _load(stored: StoredRecording) -> Recording:
+    fields: dict[str, Any] = {name: getattr(stored, name) for name in Recording.__struct_fields__}
+    fields["response"] = None if stored.response is None else load_response(stored.response)
+    fields["interactions"] = tuple(load_interaction(interaction) for interaction in stored.interactions)
+    return Recording(**fields)
+
+
+def list_runs(root: Path) -> list[RunInfo]:
+    """Every run of a project, oldest first; a folder without a readable ``run.json`` is a run that never began."""
+    found = []
+    for path in sorted(runs_folder(root).glob("*/run.json")):
+        try:
+            found.append(msgspec.json.decode(path.read_bytes(), type=RunInfo))
+        except msgspec.DecodeError as error:
+            raise DamagedFileError(_shown(path), "", f"is damaged: {error}; delete the run or restore it") from None
+    return sorted(found, key=lambda run: (run.started, run.id))
+
+
+def recordings(root: Path, run_id: str) -> Iterator[Recording]:
+    """The recordings of a run, in the order they ended. A last line that a crash cut short is left out.
+
+    :raises UsageError: there is no such run.
+    :raises DamagedFileError: a line cannot be read.
+    """
+    folder = runs_folder(root) / run_id
+    if run_id in {"", ".", ".."} or "/" in run_id or not folder.is_dir():
+        raise UsageError(unknown("run", run_id, [run.id for run in list_runs(root)]))
+    path = folder / "recordings.jsonl"
+    for number, _offset, line in _lines(path):
+        try:
+            yield _load(_decode(line))
+        except msgspec.DecodeError as error:
+            raise DamagedFileError(_shown(path), f"line {number}", f"is damaged: {error}") from None
+
+
+def heads(root: Path, *, command: str) -> Iterator[tuple[RecordingHead, Place]]:
+    """Which recordings the runs of a command hold, oldest first, without reading what was answered."""
+    for run in list_runs(root):
+        if run.command != command:
+            continue
+        path = runs_folder(root) / run.id / "recordings.jsonl"
+        for number, offset, line in _lines(path):
+            try:
+                yield _decode_head(line), Place(path, offset)
+            except msgspec.DecodeError as error:
+                raise DamagedFileError(_shown(path), f"line {number}", f"is damaged: {error}") from None
+
+
+def read_at(place: Place) -> Recording:
+    """The recording that stands at a place.
+
+    :raises DamagedFileError: the line cannot be read.
+    """
+    with open(place.path, "rb") as file:
+        file.seek(place.offset)
+        line = file.readline()
+    try:
+        return _load(_decode(line))
+    except msgspec.DecodeError as error:
+        raise DamagedFileError(_shown(place.path), f"byte {place.offset}", f"is damaged: {error}") from None
+
+
+def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """``(line number, byte offset, line)`` of each finished line; what a crash cut short has no line end and is skipped."""
+    if not path.exists():
+        return
+    offset = 0
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.endswith(b"\n"):
+                yield number, offset, line
+            offset += len(line)
+
+
+def _shown(path: Path) -> str:
+    """A run's file as the project sees it: from ``.canary`` on."""
+    return Path(*path.parts[-4:]).as_posix()
