@@ -1,0 +1,338 @@
+"""Score the stored responses with today's rules, compare with the scorecard, and judge: free, offline, the same every time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from canary_replay import cassette as cassettes
+from canary_replay.comparing import compare
+from canary_replay.errors import DamagedFileError
+from canary_replay.expectations import expectations
+from canary_replay.gating import CANNOT_JUDGE, REVIEW, USAGE, Judge, Reason, Rule, decide
+from canary_replay.ledger import Scorecard, scorecard_path
+from canary_replay.outcome import AcceptedOutcome, Outcome
+from canary_replay.probing import BoundProbe
+from canary_replay.project import CaseRef, LoadedSuite, Project, ResolvedTarget, dead_scopes, request_for, select, unmatched_cases
+from canary_replay.recording import Recording
+from canary_replay.redact import Redactor, secrets_from
+from canary_replay.reporting import CaseResult, ProbeLine, Problem, Report, SuiteReport, TargetReport
+from canary_replay.request import Request, changes, likeness, request_key
+from canary_replay.scoring import score_recording
+from canary_replay.suite import Case
+
+WORTH_A_PROCESS = 2000  # cases; fewer are scored faster than a second process starts (measured: benchmarks/replay.py)
+_SLICE = 500  # cases that travel together, so that results come back in order and memory stays flat
+_SEARCHED = 2000  # cassettes looked at for the nearest recorded request
+
+
+class Selection(NamedTuple):
+    """Which cases and checks a person asked for; everything by default."""
+
+    cases: tuple[str, ...] = ()
+    tags: str = ""
+    probes: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+    @property
+    def all_cases(self) -> bool:
+        """Whether no case is left out."""
+        return not self.cases and not self.tags
+
+    def wants(self, probe: str, category: str) -> bool:
+        """Whether a check is asked for."""
+        return (not self.probes or probe in self.probes) and (not self.categories or category in self.categories)
+
+
+EVERYTHING = Selection()
+
+
+def replay_project(
+    project: Project,
+    *,
+    selection: Selection = EVERYTHING,
+    workers: int | None = None,
+    see: Callable[[CaseResult], None] = lambda _result: None,
+) -> Report:
+    """Replay every suite of a project.
+
+    :param workers: processes; by default as many as there are processors, for suites that are worth it.
+    :param see: gets each result as it is found, suites and cases in a fixed order, whatever the number of workers.
+    :returns: the report; its verdict's exit code is the command's.
+    """
+    suites = [_replay_suite(suite, selection, workers, see) for suite in project.suites]
+    reasons = [
+        Reason(reason.code, reason.text if len(suites) == 1 else f"{suite.suite}: {reason.text}")
+        for suite in suites
+        for reason in suite.verdict.reasons
+    ]
+    return Report(command="replay", suites=suites, verdict=decide(reasons))
+
+
+def _replay_suite(
+    suite: LoadedSuite, selection: Selection, workers: int | None, see: Callable[[CaseResult], None]
+) -> SuiteReport:
+    refs = selected(suite, selection)
+    targets = [name for name in suite.targets if name == suite.reference or not selection.targets or name in selection.targets]
+    reports = {name: TargetReport(target=name) for name in targets}
+    judge = Judge(required_cases_pass=suite.suite.policy.required_cases_pass)
+    judging = _Rules(suite, selection)
+    for result in _results(suite, selection, refs, targets, workers):
+        reports[result.target].add(result)
+        if result.target == suite.reference:
+            for comparison in result.comparisons:
+                judge.see(comparison, judging.rule(result.case, comparison.probe))
+        see(result)
+    for report in reports.values():
+        for name, line in report.probes.items():
+            judging.describe(name, line)
+    return _summed_up(suite, selection, reports, judge)
+
+
+def selected(suite: LoadedSuite, selection: Selection) -> list[CaseRef]:
+    """The cases that a person asked for, sorted by id."""
+    return suite.refs if selection.all_cases else select(suite, cases=selection.cases, tags=selection.tags)
+
+
+def _summed_up(suite: LoadedSuite, selection: Selection, reports: dict[str, TargetReport], judge: Judge) -> SuiteReport:
+    dead = [message for message in dead_scopes(suite)] if selection == EVERYTHING else []
+    unjudged = [f"{ref.id} ({ref.origin})" for ref in unmatched_cases(suite)] if selection == EVERYTHING else []
+    reference = reports.pop(suite.reference)
+    verdict = decide([*judge.reasons(), *_other_reasons(reference, judge, dead, unjudged)])
+    return SuiteReport(
+        suite=suite.name,
+        path=suite.path,
+        reference=reference,
+        candidates=list(reports.values()),
+        dead_scopes=dead,
+        unjudged=unjudged,
+        verdict=verdict,
+    )
+
+
+def _other_reasons(reference: TargetReport, judge: Judge, dead: Sequence[str], unjudged: Sequence[str]) -> Iterator[Reason]:
+    counts = reference.problem_counts
+    if counts["damaged"]:
+        yield Reason(USAGE, f"{_cases(counts['damaged'])} with a damaged cassette")
+    if counts["stale"]:
+        yield Reason(USAGE, f"{_cases(counts['stale'])} stale: the request changed since the recording")
+    if counts["missing"]:
+        yield Reason(CANNOT_JUDGE, f"{_cases(counts['missing'])} without a recording")
+    if counts["incomplete"]:
+        yield Reason(CANNOT_JUDGE, f"{_cases(counts['incomplete'])} with fewer recordings than the suite asks for")
+    if not judge.judged:
+        yield Reason(CANNOT_JUDGE, "nothing was judged: no case with a recording is in the scope of any probe")
+    if dead:
+        yield Reason(REVIEW, f"{len(dead)} {'scope matches' if len(dead) == 1 else 'scopes match'} no case")
+    if unjudged:
+        yield Reason(REVIEW, f"{_cases(len(unjudged))} that no probe judges")
+
+
+def _cases(number: int) -> str:
+    return f"{number} case" if number == 1 else f"{number} cases"
+
+
+class _Rules:
+    """What the policy knows of each check; expectations are the same for every case, but for a case that is required."""
+
+    def __init__(self, suite: LoadedSuite, selection: Selection) -> None:
+        self._bound = {bound.name: bound for bound in suite.probes if selection.wants(bound.name, bound.category)}
+        self._required = {ref.id for ref in suite.refs if ref.required}
+        self._rules: dict[tuple[str, bool], Rule] = {}
+
+    def rule(self, case: str, probe: str) -> Rule:
+        place = (probe, case in self._required)
+        found = self._rules.get(place)
+        if found is None:
+            bound = self._bound.get(probe)
+            gate = "hard" if bound is None else bound.gate
+            found = Rule(gate=gate, required=place[1] or (bound is not None and bound.required))
+            self._rules[place] = found
+        return found
+
+    def describe(self, name: str, line: ProbeLine) -> None:
+        bound = self._bound.get(name)
+        line.category = bound.category if bound else "expectation"
+        line.gate = bound.gate if bound else "hard"
+
+
+# ------------------------------------------------------------------------------------------------ results, in one process or in many
+def _results(
+    suite: LoadedSuite, selection: Selection, refs: Sequence[CaseRef], targets: Sequence[str], workers: int | None
+) -> Iterator[CaseResult]:
+    wanted = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    slices = [refs[start : start + _SLICE] for start in range(0, len(refs), _SLICE)] or [[]]
+    if wanted <= 1 or len(slices) == 1 or (workers is None and len(refs) < WORTH_A_PROCESS):
+        yield from Scorer(suite, selection, targets).results(refs, after=None, to_the_end=True)
+        return
+    from canary_replay.modes.replay_workers import spread  # only a large suite pays for the process machinery
+
+    yield from spread(suite, selection, targets, slices, wanted)
+
+
+class Scorer:
+    """Scores cases of one suite; one of these lives in each process."""
+
+    def __init__(self, suite: LoadedSuite, selection: Selection, targets: Sequence[str]) -> None:
+        self.suite = suite
+        self.selection = selection
+        self.targets = [suite.targets[name] for name in targets]
+        self.probes = [bound for bound in suite.probes if selection.wants(bound.name, bound.category)]
+        self.rule = suite.suite.pass_
+        self.trials = suite.suite.trials
+        self._gone: list[AcceptedOutcome] = []
+        self._nearest: _Nearest | None = None
+
+    def results(self, refs: Iterable[CaseRef], *, after: str | None, to_the_end: bool) -> Iterator[CaseResult]:
+        """The results of these cases, for each target in turn; accepted outcomes of cases that are gone come where they sort.
+
+        :param after: the last case of the slice before; None for the first slice.
+        :param to_the_end: this is the last slice.
+        """
+        path = scorecard_path(self.suite.root, self.suite.name, self.suite.reference)
+        accepted = Scorecard(path, shown=self._shown(path), after=after)
+        for ref, case in self.suite.cases(refs):
+            then = [one for one in accepted.of(ref.id, skipped=self._gone.append) if self.selection.wants(one.probe, "")]
+            yield from self._flush_gone()
+            checks = [*self.probes, *self._expected(case)]
+            for target in self.targets:
+                yield self._case(ref, case, target, checks, then if target.name == self.suite.reference else None)
+        if to_the_end:
+            accepted.rest(skipped=self._gone.append)
+            yield from self._flush_gone()
+
+    def _expected(self, case: Case) -> list[BoundProbe]:
+        return [bound for bound in expectations(case) if self.selection.wants(bound.name, "expectation")]
+
+    def _flush_gone(self) -> Iterator[CaseResult]:
+        """Cases that have accepted outcomes but are no longer asked; told only when the whole suite is replayed."""
+        gone, self._gone = self._gone, []
+        if not gone or self.selection != EVERYTHING:
+            return
+        for case in dict.fromkeys(one.case for one in gone):
+            then = [one for one in gone if one.case == case]
+            comparisons = tuple(compare(then, [], rule=self.rule))
+            yield CaseResult(suite=self.suite.name, target=self.suite.reference, case=case, comparisons=comparisons)
+
+    def _case(
+        self,
+        ref: CaseRef,
+        case: Case,
+        target: ResolvedTarget,
+        checks: Sequence[BoundProbe],
+        then: Sequence[AcceptedOutcome] | None,
+    ) -> CaseResult:
+        """One case of one target; ``then`` is None for a candidate, which has no scorecard."""
+        path = cassettes.cassette_path(self.suite.root, self.suite.name, target.name, ref.id)
+        recordings, problem = self._stored(ref, case, target, path)
+        outcomes: list[Outcome] = []
+        for recording in recordings:
+            outcomes += score_recording(checks, case, recording)
+        selected = {outcome.probe for outcome in outcomes} | {bound.name for bound in checks}
+        if then is not None and self.selection != EVERYTHING:
+            then = [one for one in then if one.probe in selected]
+        before: Sequence[AcceptedOutcome] = () if then is None or not recordings else then
+        return CaseResult(
+            suite=self.suite.name,
+            target=target.name,
+            case=ref.id,
+            origin=ref.origin,
+            trials=len(recordings),
+            noisy=_noisy(recordings),
+            comparisons=tuple(compare(before, outcomes, rule=self.rule)),
+            problem=problem,
+        )
+
+    def _stored(
+        self, ref: CaseRef, case: Case, target: ResolvedTarget, path: Path
+    ) -> tuple[tuple[Recording, ...], Problem | None]:
+        """The recordings to score, and what is wrong with them; a stale or damaged cassette gives none."""
+        shown = self._shown(path)
+        request = request_for(case, target, self.suite)
+        key = request_key(request)
+        try:
+            stored = cassettes.read(path, shown=shown)
+            if stored is not None:
+                cassettes.same_identity(stored, suite=self.suite.name, target=target.name, case=ref.id, shown=shown)
+        except DamagedFileError as error:
+            return (), Problem(kind="damaged", text=str(error))
+        if stored is None:
+            return (), Problem(kind="missing", text=self._missing(shown, target, key, request))
+        if stored.key != key:
+            return (), self._stale(shown, stored.request, request)
+        kept = tuple(recording for recording in stored.recordings if recording.trial < self.trials)
+        if len(kept) < self.trials:
+            text = f"{shown} holds {len(kept)} of {self.trials} trials; record the others with: nox -s record"
+            return kept, Problem(kind="incomplete", text=text)
+        return kept, None
+
+    def _stale(self, shown: str, then: Request, now: Request) -> Problem:
+        table = self.suite.suite.redact
+        hidden = Redactor(secrets_from(os.environ), emails=table.emails, patterns=table.patterns).neutral(now)
+        found = changes(then, hidden)
+        fields = ", ".join(change.field for change in found[:3]) or "a part that is redacted"
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        text = f"{shown} is stale: {fields}{more} changed since it was recorded; record it again with: nox -s record"
+        return Problem(kind="stale", text=text, changes=found)
+
+    def _missing(self, shown: str, target: ResolvedTarget, key: str, request: Request) -> str:
+        if self._nearest is None:
+            self._nearest = _Nearest(self.suite.root)
+        near = self._nearest.to(cassettes.target_folder(self.suite.root, self.suite.name, target.name), key, request)
+        return f"{shown} does not exist; record it with: nox -s record{near}"
+
+    def _shown(self, path: Path) -> str:
+        return path.relative_to(self.suite.root).as_posix()
+
+
+class _Nearest:
+    """Finds the recorded request that is nearest to one that was never recorded; reads cassettes only when asked."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._known: dict[Path, list[tuple[str, str, Request]]] = {}
+
+    def to(self, folder: Path, key: str, request: Request) -> str:
+        """A remark for an error message: the nearest recorded case and the fields that differ; empty when there is none."""
+        best = max(self._recorded(folder), key=lambda one: (one[1] == key, likeness(one[2], request)), default=None)
+        if best is None:
+            return ""
+        case, its_key, its_request = best
+        if its_key == key:
+            return f"; the same request is recorded as case {case!r}: was it renamed?"
+        fields = [change.field for change in changes(its_request, request)]
+        return f"; the nearest recorded request is case {case!r}, which differs in {', '.join(fields[:3])}"
+
+    def _recorded(self, folder: Path) -> list[tuple[str, str, Request]]:
+        if folder not in self._known:
+            found = []
+            for path in sorted((folder / "cases").glob("*.json"))[:_SEARCHED]:
+                try:
+                    stored = cassettes.read(path)
+                except DamagedFileError:
+                    continue  # it is told where its own case is replayed
+                if stored is not None:
+                    found.append((stored.case, stored.key, stored.request))
+            self._known[folder] = found
+        return self._known[folder]
+
+
+def _noisy(recordings: Sequence[Recording]) -> bool | None:
+    """Whether trials answered differently; None when there are no two to compare."""
+    if len(recordings) < 2:
+        return None
+    answers = {_answer(recording) for recording in recordings}
+    return len(answers) > 1
+
+
+def _answer(recording: Recording) -> Any:  # noqa: ANN401 - any hashable form of what was answered
+    response = recording.response
+    if response is None:
+        return recording.digest
+    calls = tuple((call.name, call.arguments) for call in response.tool_calls)
+    return (response.text, calls, response.stop_reason, response.refusal)
+
+
