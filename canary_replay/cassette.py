@@ -42,8 +42,13 @@ class Cassette(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """The digest of the approved facts: what was asked for and the bytes received, trial by trial."""
-        return digest(self.key.encode(), *(f"{r.trial}:{r.digest}".encode() for r in self.recordings))
+        """The digest of the approved facts."""
+        return digest_of_recordings(self.key, self.recordings)
+
+
+def digest_of_recordings(key: str, recordings: Iterable[Recording]) -> str:
+    """The digest of what an approval approves: what was asked for, and the bytes received, trial by trial."""
+    return digest(key.encode(), *(f"{recording.trial}:{recording.digest}".encode() for recording in recordings))
 
 
 # ------------------------------------------------------------------------------------------------ where it stands

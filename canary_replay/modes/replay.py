@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from canary_replay import cassette as cassettes
 from canary_replay.comparing import compare
@@ -13,9 +13,10 @@ from canary_replay.errors import DamagedFileError
 from canary_replay.expectations import expectations
 from canary_replay.gating import CANNOT_JUDGE, REVIEW, USAGE, Judge, Reason, Rule, decide
 from canary_replay.ledger import Scorecard, scorecard_path
+from canary_replay.modes.selecting import EVERYTHING, Selection, selected
 from canary_replay.outcome import AcceptedOutcome, Outcome
 from canary_replay.probing import BoundProbe
-from canary_replay.project import CaseRef, LoadedSuite, Project, ResolvedTarget, dead_scopes, request_for, select, unmatched_cases
+from canary_replay.project import CaseRef, LoadedSuite, Project, ResolvedTarget, dead_scopes, request_for, unmatched_cases
 from canary_replay.recording import Recording
 from canary_replay.redact import Redactor, secrets_from
 from canary_replay.reporting import CaseResult, ProbeLine, Problem, Report, SuiteReport, TargetReport
@@ -26,28 +27,6 @@ from canary_replay.suite import Case
 WORTH_A_PROCESS = 2000  # cases; fewer are scored faster than a second process starts (measured: benchmarks/replay.py)
 _SLICE = 500  # cases that travel together, so that results come back in order and memory stays flat
 _SEARCHED = 2000  # cassettes looked at for the nearest recorded request
-
-
-class Selection(NamedTuple):
-    """Which cases and checks a person asked for; everything by default."""
-
-    cases: tuple[str, ...] = ()
-    tags: str = ""
-    probes: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-
-    @property
-    def all_cases(self) -> bool:
-        """Whether no case is left out."""
-        return not self.cases and not self.tags
-
-    def wants(self, probe: str, category: str) -> bool:
-        """Whether a check is asked for."""
-        return (not self.probes or probe in self.probes) and (not self.categories or category in self.categories)
-
-
-EVERYTHING = Selection()
 
 
 def replay_project(
@@ -90,11 +69,6 @@ def _replay_suite(
         for name, line in report.probes.items():
             judging.describe(name, line)
     return _summed_up(suite, selection, reports, judge)
-
-
-def selected(suite: LoadedSuite, selection: Selection) -> list[CaseRef]:
-    """The cases that a person asked for, sorted by id."""
-    return suite.refs if selection.all_cases else select(suite, cases=selection.cases, tags=selection.tags)
 
 
 def _summed_up(suite: LoadedSuite, selection: Selection, reports: dict[str, TargetReport], judge: Judge) -> SuiteReport:

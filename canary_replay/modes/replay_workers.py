@@ -7,13 +7,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from canary_replay.modes.selecting import Selection, selected
 from canary_replay.project import CaseRef, LoadedSuite, load_project
 from canary_replay.reporting import CaseResult
-
-if TYPE_CHECKING:
-    from canary_replay.modes.replay import Selection
 
 _inherited: dict[str, tuple[LoadedSuite, Selection, Sequence[str]]] = {}  # what a forked child need not load again
 
@@ -29,9 +26,11 @@ def spread(
         start = (suite.root, suite.path, selection, tuple(targets))
         with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=start) as pool:
             waiting: deque[Future[list[CaseResult]]] = deque()
-            jobs = iter(range(len(slices)))
-            for index in jobs:
-                waiting.append(pool.submit(_score_slice, _bounds(slices, index)))
+            begin = 0
+            for part in slices:
+                end = begin + len(part)
+                waiting.append(pool.submit(_score_slice, begin, end, last=part is slices[-1]))
+                begin = end
                 if len(waiting) > 2 * workers:
                     yield from waiting.popleft().result()
             while waiting:
@@ -40,22 +39,16 @@ def spread(
         _inherited.clear()
 
 
-def _bounds(slices: Sequence[Sequence[CaseRef]], index: int) -> tuple[int, int, bool]:
-    start = sum(len(part) for part in slices[:index]) if index < 2 else index * len(slices[0])
-    return start, start + len(slices[index]), index == len(slices) - 1
-
-
 def _begin(root: Path, path: str, selection: Selection, targets: Sequence[str]) -> None:
     """Load the suite in a process that did not inherit it."""
     if "suite" not in _inherited:
         _inherited["suite"] = (load_project(root, suites=[path]).suites[0], selection, targets)
 
 
-def _score_slice(bounds: tuple[int, int, bool]) -> list[CaseResult]:
-    from canary_replay.modes.replay import Scorer, selected
+def _score_slice(begin: int, end: int, *, last: bool) -> list[CaseResult]:
+    from canary_replay.modes.replay import Scorer
 
-    start, end, last = bounds
     suite, selection, targets = _inherited["suite"]
     refs = selected(suite, selection)
-    after = refs[start - 1].id if start else None
-    return list(Scorer(suite, selection, targets).results(refs[start:end], after=after, to_the_end=last))
+    after = refs[begin - 1].id if begin else None
+    return list(Scorer(suite, selection, targets).results(refs[begin:end], after=after, to_the_end=last))
