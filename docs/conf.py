@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from importlib.metadata import version as installed_version
@@ -12,6 +13,7 @@ from typing import Any
 import canary_replay.probes  # registers the built-in probes
 from canary_replay.probing import Probe, known_probes
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from sphinx.application import Sphinx
 
 project = "canary-replay"
@@ -60,10 +62,15 @@ def index_of(probes: list[Probe]) -> str:
 
 def page_of(probe: Probe) -> str:
     """A probe's own documentation, then its parameters."""
-    lines = [*heading(probe.name, "="), f"Category: {probe.category} · version {probe.version}", "", cleandoc(probe.doc), ""]
+    lines = [*heading(probe.name, "="), f"Category: {probe.category} · version {probe.version}", "", paragraphs(probe.doc), ""]
     if probe.parameters is not None:
         lines += [*heading("Parameters", "-"), *parameter_lines(probe.parameters)]
     return "\n".join(lines) + "\n"
+
+
+def paragraphs(doc: str) -> str:
+    """A probe's docstring, its examples set apart."""
+    return re.sub(r"\n+(?=(?:Passes|Fails):)", "\n\n", cleandoc(doc))
 
 
 def parameter_lines(model: type[BaseModel]) -> Iterator[str]:
@@ -73,10 +80,17 @@ def parameter_lines(model: type[BaseModel]) -> Iterator[str]:
     for field, info in model.model_fields.items():
         shown = info.alias or field
         meaning = info.description or meanings.get(field, "")
-        default = "required" if info.is_required() else f"default ``{info.get_default(call_default_factory=True)!r}``"
-        yield f"``{shown}`` ({type_of(schema['properties'][shown])}, {default})"
-        yield f"   {meaning or '—'}"
+        yield f"``{shown}`` ({type_of(schema['properties'][shown])}, {default_of(info)})"
+        yield f"   {meaning or 'Described above.'}"
         yield ""
+
+
+def default_of(info: FieldInfo) -> str:
+    """What holds when a suite does not give the parameter."""
+    if info.is_required():
+        return "required"
+    default = info.get_default(call_default_factory=True, validated_data={})
+    return "optional" if default is None else f"default ``{json.dumps(default)}``"
 
 
 def type_of(schema: dict[str, Any]) -> str:
@@ -84,7 +98,7 @@ def type_of(schema: dict[str, Any]) -> str:
     if options := schema.get("anyOf"):
         return " or ".join(type_of(option) for option in options if option.get("type") != "null")
     if "enum" in schema:
-        return " or ".join(f"``{value!r}``" for value in schema["enum"])
+        return " or ".join(f"``{json.dumps(value)}``" for value in schema["enum"])
     if schema.get("type") == "array":
         return f"list of {type_of(schema.get('items', {}))}"
     return str(schema.get("type", "any value"))
