@@ -110,8 +110,7 @@ def demo(session: nox.Session) -> None:
 def walk_first_steps(session: nox.Session, project: Path) -> None:
     """Make a project of the suite alone, record it for real and replay what was recorded."""
     copy_first_steps(project)
-    asked = {"CANARY_MODEL": "embedded/smollm2"}  # whatever keys this shell holds
-    session.run("canary-replay", "record", "first-steps", "--project", str(project), env=asked)
+    session.run("canary-replay", "record", "first-steps", "--project", str(project))
     session.run("canary-replay", "replay", "first-steps", "--project", str(project))
 
 

@@ -10,11 +10,12 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
-import canary_replay.probes  # registers the built-in probes
-from canary_replay.probing import Probe, known_probes
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from sphinx.application import Sphinx
+
+import canary_replay.probes  # noqa: F401 - importing registers the built-in probes
+from canary_replay.probing import Probe, known_probes
 
 project = "canary-replay"
 author = "The canary-replay authors"
@@ -53,7 +54,7 @@ def write_probe_pages(folder: Path) -> None:
 
 def index_of(probes: list[Probe]) -> str:
     """The list of the probes, category by category."""
-    lines = heading("Probes", "=") + ["Every built-in probe, by category. A suite uses one by its name.", ""]
+    lines = [*heading("Probes", "="), "Every built-in probe, by category. A suite uses one by its name.", ""]
     for category in dict.fromkeys(probe.category for probe in probes):
         lines += [*heading(category.capitalize(), "-"), ".. toctree::", "   :maxdepth: 1", ""]
         lines += [f"   {probe.name}" for probe in probes if probe.category == category] + [""]

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "canary_replay"
 ROW = re.compile(r"^\| `([\w.]+)` \| (.+) \|$", re.MULTILINE)
-SAY_NOTHING = {"utils", "util", "core", "base", "models", "helpers", "common", "misc", "manager", "tools"}
+SAY_NOTHING = {"utils", "util", "core", "base", "models", "helpers", "common", "misc", "manager"}
 
 
 def module_name(file: Path) -> str:

@@ -10,26 +10,26 @@ import pytest
 ELSEWHERE = ("192.0.2.1", 9)  # an address that is reserved for examples
 
 
-def connect() -> object:
+def _connect() -> None:
     with socket.socket() as client:
-        return client.connect(ELSEWHERE)
+        client.connect(ELSEWHERE)
 
 
-def connect_ex() -> object:
+def _connect_ex() -> object:
     with socket.socket() as client:
         return client.connect_ex(ELSEWHERE)
 
 
-def send_a_datagram() -> object:
+def _send_a_datagram() -> object:
     with socket.socket(type=socket.SOCK_DGRAM) as client:
         return client.sendto(b"hello", ELSEWHERE)
 
 
-def look_up_a_name() -> object:
+def _look_up_a_name() -> object:
     return socket.getaddrinfo("example.invalid", 443)
 
 
-@pytest.mark.parametrize("reach_out", [connect, connect_ex, send_a_datagram, look_up_a_name])
+@pytest.mark.parametrize("reach_out", [_connect, _connect_ex, _send_a_datagram, _look_up_a_name])
 def test_elsewhere(reach_out: Callable[[], object]) -> None:
     """Whatever way a test takes to another machine, it fails before anything is sent."""
     with pytest.raises(RuntimeError, match="beyond this machine"):
