@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -43,39 +43,41 @@ def check_expectations(case: Case) -> None:
     expectations(case)
 
 
+_Rule = tuple[str, dict[str, Any]]  # the registered probe and its parameters
+_RULES: dict[str, Callable[[Any, Expect], _Rule | None]] = {
+    "json": lambda wanted, _: ("json", {}) if wanted else None,
+    "required": lambda keys, _: ("json", {"required": keys}),
+    "json_schema": lambda schema, _: ("json_schema", {"schema": schema}),
+    "tool": lambda name, _: ("tool_called", {"tool": name}),
+    "arguments": lambda arguments, expect: ("tool_arguments", {"tool": expect.tool, "arguments": arguments}),
+    "forbid_tool": lambda which, _: _forbidden(which),
+    "refusal": lambda expected, _: ("refusal", {"expected": expected}),
+    "contains": lambda texts, _: ("contains", {"texts": texts, "ignore_case": True}),
+    "must_not_contain": lambda texts, _: ("not_contains", {"texts": texts, "ignore_case": True}),
+    "equals": lambda text, _: ("equals", {"text": text}),
+    "regex": lambda patterns, _: ("regex", {"pattern": patterns}),
+    "not_regex": lambda patterns, _: ("not_regex", {"pattern": patterns}),
+    "error": lambda wanted, _: ("error", {"expected": wanted} if isinstance(wanted, bool) else {"status": wanted}),
+}
+
+
 def _rules(expect: Expect) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """``(key, registered probe, its parameters)`` of everything that is expected."""
-    if expect.json_:
-        yield "json", "json", {}
-    if expect.required is not None:
-        yield "required", "json", {"required": expect.required}
-    if expect.json_schema is not None:
-        yield "json_schema", "json_schema", {"schema": expect.json_schema}
-    if expect.tool is not None:
-        yield "tool", "tool_called", {"tool": expect.tool}
-    if expect.arguments is not None:
-        yield "arguments", "tool_arguments", {"tool": expect.tool, "arguments": expect.arguments}
-    if expect.forbid_tool is not None and expect.forbid_tool is not False:
-        yield "forbid_tool", "tool_forbidden", {} if expect.forbid_tool is True else {"tools": expect.forbid_tool}
-    if expect.refusal is not None:
-        yield "refusal", "refusal", {"expected": expect.refusal}
-    if expect.contains is not None:
-        yield "contains", "contains", {"texts": expect.contains, "ignore_case": True}
-    if expect.must_not_contain is not None:
-        yield "must_not_contain", "not_contains", {"texts": expect.must_not_contain, "ignore_case": True}
-    if expect.equals is not None:
-        yield "equals", "equals", {"text": expect.equals}
-    if expect.regex is not None:
-        yield "regex", "regex", {"pattern": expect.regex}
-    if expect.not_regex is not None:
-        yield "not_regex", "not_regex", {"pattern": expect.not_regex}
-    if expect.error is not None:
-        yield "error", "error", {"expected": expect.error} if isinstance(expect.error, bool) else {"status": expect.error}
+    for key, rule_of in _RULES.items():
+        wanted = expect.json_ if key == "json" else getattr(expect, key)
+        if wanted is not None and (rule := rule_of(wanted, expect)) is not None:
+            yield key, *rule
+
+
+def _forbidden(which: bool | tuple[str, ...]) -> _Rule | None:  # noqa: FBT001 - it is what the suite file says
+    if isinstance(which, bool):
+        return ("tool_forbidden", {}) if which else None
+    return "tool_forbidden", {"tools": which}
 
 
 @lru_cache(maxsize=8192)
 def _bound(name: str, use: str, parameters: bytes) -> BoundProbe:
-    """One rule; cases that expect the same share it. The parameters pass through JSON, as the answers that they are compared with."""
+    """One rule; cases that expect the same share it. Its parameters have been through JSON, as the answers have."""
     return bind(use, msgspec.json.decode(parameters), name=name)
 
 

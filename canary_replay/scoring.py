@@ -107,9 +107,7 @@ def _ask(bound: BoundProbe, case: Case, response: Response) -> _Said:
         return _crash(error)
 
 
-def _outcome(
-    bound: BoundProbe, said: _Said, *, case: str, trial: int, response_digest: str, rule: str, decoder: str
-) -> Outcome:
+def _outcome(bound: BoundProbe, said: _Said, *, case: str, trial: int, response_digest: str, rule: str, decoder: str) -> Outcome:
     kind: OutcomeKind
     if said.traceback:
         kind = "crashed"

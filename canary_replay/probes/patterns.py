@@ -143,7 +143,7 @@ def _refusal(pattern: str, said: bytes | str) -> str:
     if _BEYOND_RE2.search(pattern):
         return (
             f"the pattern {pattern!r} has a lookaround or a backreference, which RE2 does not ({problem}); "
-            "write it without, or use a probe with engine = \"python\", which a hostile answer can hang"
+            'write it without, or use a probe with engine = "python", which a hostile answer can hang'
         )
     return f"the pattern {pattern!r} is not an RE2 regular expression: {problem}"
 

@@ -22,7 +22,7 @@ from canary_replay.suite import Case
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
-_FENCE = re.compile(r"\A\s*(?P<fence>`{3,}|~{3,})[ \t]*(?:json|JSON)?[ \t]*\r?\n(?P<inside>.*?)\r?\n?[ \t]*(?P=fence)\s*\Z", re.DOTALL)
+_FENCE = re.compile(r"(?P<fence>`{3,}|~{3,})[ \t]*(?:json|JSON)?[ \t]*\r?\n(?P<inside>.*)(?P=fence)", re.DOTALL)
 _PROBLEMS_SHOWN = 3
 
 
@@ -130,13 +130,15 @@ def json_answer(text: str, *, fenced: bool) -> Any:  # noqa: ANN401 - any JSON
     :param fenced: whether a Markdown code fence around all of it is allowed.
     :raises ValueError: it is something else; the message is a whole sentence.
     """
-    if not text.strip():
+    inside = text.strip()
+    if not inside:
         raise ValueError("the answer is empty, not JSON")
-    fence = _FENCE.match(text) if text.lstrip()[:1] in {"`", "~"} else None
-    if fence is not None and not fenced:
-        raise ValueError("the answer is in a Markdown code fence; a program that reads JSON fails on it (fenced = true allows it)")
+    if (fence := _FENCE.fullmatch(inside)) is not None:
+        if not fenced:
+            raise ValueError("the answer is in a Markdown code fence, which breaks a JSON reader; fenced = true allows it")
+        inside = fence["inside"]
     try:
-        return json_value(text if fence is None else fence["inside"])
+        return json_value(inside)
     except ValueError as problem:
         raise ValueError(f"the answer is not JSON: {problem}") from None
 
@@ -172,7 +174,7 @@ def compiled(schema: bytes) -> Validator:
     """
     import jsonschema  # 80 ms that a suite without schemas never pays
     import referencing.exceptions
-    from jsonschema_specifications import REGISTRY
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped] # it ships no types
 
     given = msgspec.json.decode(schema)
     draft = jsonschema.validators.validator_for(given, default=None)
@@ -190,7 +192,7 @@ def compiled(schema: bytes) -> Validator:
         _check_references(given, draft)
     except referencing.exceptions.Unresolvable as problem:
         raise ValueError(
-            f"the schema refers to {problem.ref!r}, which is not inside it; put what it refers to under $defs, nothing is downloaded"
+            f"the schema refers to {problem.ref!r}, which is not inside it; put that under $defs, nothing is downloaded"
         ) from None
     return validator
 
@@ -209,8 +211,7 @@ def _check_references(schema: dict[str, Any], draft: Any) -> None:  # noqa: ANN4
             for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
                 if isinstance(reference := resource.contents.get(keyword), str):
                     resolver.lookup(reference)
-        for inner in resource.subresources():
-            pending.append((inner, resolver.in_subresource(inner)))
+        pending += [(inner, resolver.in_subresource(inner)) for inner in resource.subresources()]
 
 
 def _pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Any:  # noqa: ANN401 - jsonschema's signature
@@ -233,8 +234,8 @@ def _found(pattern: str) -> Callable[[str], bool]:
 
 
 @lru_cache(maxsize=1)
-def _formats() -> Any:  # noqa: ANN401 - jsonschema's FormatChecker is untyped
-    """jsonschema's own formats, and the common ones that it leaves to further packages and would otherwise let pass unseen."""
+def _formats() -> Any:  # noqa: ANN401 - untyped there
+    """The formats of jsonschema itself, and common ones that it leaves to other packages and would let pass unseen."""
     import jsonschema
 
     formats = jsonschema.FormatChecker()
@@ -246,26 +247,28 @@ def _formats() -> Any:  # noqa: ANN401 - jsonschema's FormatChecker is untyped
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _TIME = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _FRACTION = re.compile(r"\.\d+")
-_HOSTNAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*")
+_HOST_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _NOT_IN_A_URI = re.compile(r"[^\x21-\x7e]|[<>\"{}|\\^`]")
 
 
 def _is_date_time(value: object) -> bool:
     if not isinstance(value, str):
         return True
-    return bool(_DATE_TIME.fullmatch(value)) and datetime.fromisoformat(_FRACTION.sub("", value).upper()) is not None
+    return bool(_DATE_TIME.fullmatch(value) and datetime.fromisoformat(_FRACTION.sub("", value).upper()))
 
 
 def _is_time(value: object) -> bool:
-    return not isinstance(value, str) or bool(_TIME.fullmatch(value)) and time.fromisoformat(_FRACTION.sub("", value).upper()) is not None
+    if not isinstance(value, str):
+        return True
+    return bool(_TIME.fullmatch(value)) and time.fromisoformat(_FRACTION.sub("", value).upper()) is not None
 
 
 def _is_uri(value: object) -> bool:
-    return not isinstance(value, str) or bool(urlsplit(value).scheme) and not _NOT_IN_A_URI.search(value)
+    return not isinstance(value, str) or (bool(urlsplit(value).scheme) and not _NOT_IN_A_URI.search(value))
 
 
 def _is_hostname(value: object) -> bool:
-    return not isinstance(value, str) or bool(_HOSTNAME.fullmatch(value))
+    return not isinstance(value, str) or (len(value) <= 253 and all(map(_HOST_LABEL.fullmatch, value.split("."))))
 
 
 def _keys(names: list[str] | tuple[str, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
@@ -11,7 +12,7 @@ from canary_replay.probing import probe
 from canary_replay.response import Response
 from canary_replay.suite import Case
 
-_SPANS_SHOWN = 20  # more would drown a report; the reason says how many there are
+_SPANS_SHOWN, _TEXTS_SHOWN, _CHARACTERS_SHOWN = 20, 5, 80  # more would drown a report
 
 
 class TextsParameters(BaseModel):
@@ -52,7 +53,9 @@ class LengthParameters(BaseModel):
     :ivar unit: ``characters`` (code points), ``words`` or ``lines``.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"max": 20, "unit": "words"}, {"min": 3}]})
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, json_schema_extra={"examples": [{"max": 20, "unit": "words"}, {"min": 3}]}
+    )
 
     min: Annotated[int, Field(ge=0)] | None = None
     max: Annotated[int, Field(ge=0)] | None = None
@@ -122,10 +125,7 @@ def equals(_case: Case, response: Response, parameters: EqualsParameters) -> Sco
     Fails: ``The answer is 42.`` with ``text = "42"``.
     """
     answer, expected = response.text.strip(), parameters.text.strip()
-    if parameters.ignore_case:
-        same = answer.casefold() == expected.casefold()
-    else:
-        same = answer == expected
+    same = answer == expected or (parameters.ignore_case and answer.casefold() == expected.casefold())
     return Score(1.0) if same else Score(0.0, f"the answer is {_short(answer)}, not {_short(expected)}")
 
 
@@ -189,12 +189,12 @@ def _place(span: Span) -> tuple[int, int]:
 
 
 def _quoted(texts: list[str]) -> str:
-    shown = ", ".join(_short(text) for text in texts[:5])
-    return shown if len(texts) <= 5 else f"{shown} and {len(texts) - 5} more"
+    shown = ", ".join(_short(text) for text in texts[:_TEXTS_SHOWN])
+    return shown if len(texts) <= _TEXTS_SHOWN else f"{shown} and {len(texts) - _TEXTS_SHOWN} more"
 
 
 def _short(text: str) -> str:
-    return repr(text) if len(text) <= 80 else f"{text[:80]!r}... ({len(text)} characters)"
+    return repr(text) if len(text) <= _CHARACTERS_SHOWN else f"{text[:_CHARACTERS_SHOWN]!r}... ({len(text)} characters)"
 
 
 def _characters(text: str) -> int:
@@ -213,7 +213,7 @@ def _words(text: str) -> int:
 
 
 def _words_of_run(run: str) -> int:
-    """One word for each character of a script without spaces, and one for each stretch of anything else that has a letter or digit."""
+    """One word for each character of a script without spaces, and one for each stretch of other letters or digits."""
     if run.isascii():
         return 1
     count, inside = 0, False
@@ -226,12 +226,13 @@ def _words_of_run(run: str) -> int:
 
 
 # Thai and Lao; Burmese; Khmer; kana; Han and its extensions (Hangul is written with spaces between words).
-_WITHOUT_SPACES = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3041, 0x30FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+_WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 
 
 def _stands_alone(character: str) -> bool:
-    point = ord(character)
-    return point >= 0x0E00 and character.isalpha() and any(low <= point <= high for low, high in _WITHOUT_SPACES)
+    return character.isalpha() and _WITHOUT_SPACES.match(character) is not None
 
 
 _COUNT = {"characters": _characters, "words": _words, "lines": _lines}
