@@ -31,7 +31,7 @@ file = "cases.jsonl"
 [[probes_inline]]
 name = "order-number"
 use = "regex"
-patterns = 'A-\\d{5}'
+pattern = 'A-\\d{5}'
 
 [[probes_inline]]
 name = "json-keys"
