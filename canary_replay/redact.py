@@ -26,6 +26,7 @@ KEPT_REQUEST_HEADERS = frozenset(
 KEPT_RESPONSE_HEADERS = frozenset(
     {
         "content-type",
+        "content-encoding",  # stands only where the bytes are still compressed
         "transfer-encoding",
         "retry-after",
         "retry-after-ms",
@@ -176,11 +177,11 @@ def _is_key(token: bytes) -> bool:
 
 
 def _is_credential(token: bytes) -> bool:
-    return _one_run(token, digits=4) or _alternation(token) >= 0.2  # noqa: PLR2004 - told in _alternation
+    return _one_run(token, digits=4) or _alternation(token) >= 0.2
 
 
 def _has_digit(token: bytes) -> bool:
-    return any(48 <= byte <= 57 for byte in token)  # noqa: PLR2004 - the digits of ASCII
+    return any(48 <= byte <= 57 for byte in token)
 
 
 _SHAPES = (
