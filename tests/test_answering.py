@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -179,3 +180,12 @@ def test_providers_are_known(model: str) -> None:
     assert entry["mode"] == "chat"
     assert entry["litellm_provider"] == model.partition("/")[0]
     assert entry["output_cost_per_token"] > 0
+
+
+def test_table_in_the_docs() -> None:
+    """The table in docs/how-to/embedded-model.md names every key with its model, in the order of the code."""
+    page = (Path(__file__).parents[1] / "docs" / "how-to" / "embedded-model.md").read_text(encoding="utf-8")
+
+    rows = re.findall(r"^\| `(\w+_API_KEY)` \| `([^`]+)` \|$", page, re.MULTILINE)
+
+    assert rows == list(PROVIDERS.items())

@@ -14,14 +14,15 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 from canary_replay.embedded import PROGRAM, Server, model_file, serving, tool_template
 from canary_replay.errors import ProviderError, UsageError
-from canary_replay.gguf import Header
+from canary_replay.gguf import Header, read_header
 
 ROOT = Path(__file__).parents[1]
 NAME = "smollm2-135m-instruct"
@@ -72,6 +73,20 @@ def closes(port: int) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+@contextmanager
+def started(*, template: str, stderr: IO[bytes] | None = None) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """The program itself, with any chat template; the process and the address that it printed."""
+    settings = {"file": str(model_file(NAME, {})), "alias": "x", "context": 512, "parallel": 1, "seed": 0, "kv_type": "f16"}
+    command = [sys.executable, "-P", str(PROGRAM)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(settings | {"template": template}).encode() + b"\n")
+        process.stdin.flush()
+        yield process, process.stdout.readline().decode().strip()
+        process.stdin.close()  # which ends it
 
 
 @pytest.fixture(scope="module")
@@ -227,22 +242,12 @@ with serving({NAME!r}) as server:
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
     def test_terminated(self, tmp_path: Path) -> None:
         """By SIGTERM it ends and says nothing; its whole output is one line, the address."""
-        settings = {"file": str(model_file(NAME, {})), "alias": "x", "context": 512, "parallel": 1, "seed": 0}
-        command = [sys.executable, "-P", str(PROGRAM)]
-        with (
-            (tmp_path / "errors").open("w+b") as errors,
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors) as process,
-        ):
-            assert process.stdin is not None
+        with (tmp_path / "errors").open("w+b") as errors, started(template="", stderr=errors) as (process, address):
             assert process.stdout is not None
-            process.stdin.write(json.dumps(settings | {"kv_type": "f16", "template": ""}).encode() + b"\n")
-            process.stdin.flush()
-            address = process.stdout.readline()
-
             process.terminate()
             rest = process.stdout.read()
 
-        assert address.startswith(b"http://127.0.0.1:")
+        assert address.startswith("http://127.0.0.1:")
         assert rest == b""
         assert process.returncode == -signal.SIGTERM
         assert (tmp_path / "errors").read_bytes() == b""
@@ -356,3 +361,91 @@ class TestToolTemplate:
         assert ours.startswith("{%- if tools %}{#- ChatML with tools")
         assert "<tool_call>" not in ours
         assert "<|im_start|>" + rest == own + "{%- endif %}"
+
+
+TOOL = {"type": "function", "function": {"name": "lookup_order", "description": "Find it", "parameters": {"type": "object"}}}
+ASKED = {"role": "user", "content": "Where is A-1?"}
+TOOLS_ARE_TOLD = """\
+You may call one of these functions:
+<tools>
+{"type": "function", "function": {"name": "lookup_order", "description": "Find it", "parameters": {"type": "object"}}}
+</tools>
+
+To call a function, answer only with a json object:
+{"name": <function-name>, "arguments": <args-json-object>}
+If none of them is needed, answer in plain words.<|im_end|>
+"""
+
+
+def called(identifier: str) -> dict[str, object]:
+    """A call of the tool, as an earlier answer of the model."""
+    return {"id": identifier, "type": "function", "function": {"name": "lookup_order", "arguments": '{"id": "A-1"}'}}
+
+
+def returned(identifier: str, content: str) -> dict[str, object]:
+    """What the tool returned."""
+    return {"role": "tool", "tool_call_id": identifier, "content": content}
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A server with our template over the model's own, which is made to look as if it knew tools."""
+    own = read_header(model_file(NAME, {})).chat_template
+    template = tool_template(Header(3, {"tokenizer.chat_template": own + "{# tools #}"}))
+    with started(template=template) as (_, address):
+        yield address
+
+
+@needs_the_model
+class TestPrompt:
+    """What the engine makes of messages and tools with our chat template."""
+
+    def prompt(self, address: str, *messages: dict[str, object], tools: bool = True) -> str:
+        """The prompt that the engine would give to the model."""
+        body = {"messages": messages} | ({"tools": [TOOL]} if tools else {})
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=A_LONG_TIME_S)
+        connection.request("POST", "/apply-template", json.dumps(body))
+        try:
+            return str(json.loads(connection.getresponse().read())["prompt"])
+        finally:
+            connection.close()
+
+    def test_without_tools(self, address: str) -> None:
+        """Without tools the prompt is the one of the model's own template."""
+        prompt = self.prompt(address, ASKED, tools=False)
+
+        assert prompt == (
+            "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+            "<|im_start|>user\nWhere is A-1?<|im_end|>\n<|im_start|>assistant\n"
+        )
+
+    def test_tools(self, address: str) -> None:
+        """The tools stand in the system message."""
+        prompt = self.prompt(address, ASKED)
+
+        assert prompt == (
+            f"<|im_start|>system\n{TOOLS_ARE_TOLD}<|im_start|>user\nWhere is A-1?<|im_end|>\n<|im_start|>assistant\n"
+        )
+
+    def test_tools_after_the_system_prompt(self, address: str) -> None:
+        """A system prompt of the caller's goes before the tools; a later one stays in its place."""
+        prompt = self.prompt(address, {"role": "system", "content": "Be brief."}, ASKED, {"role": "system", "content": "Hurry."})
+
+        assert prompt == (
+            f"<|im_start|>system\nBe brief.\n\n{TOOLS_ARE_TOLD}<|im_start|>user\nWhere is A-1?<|im_end|>\n"
+            "<|im_start|>system\nHurry.<|im_end|>\n<|im_start|>assistant\n"
+        )
+
+    def test_calls_and_results(self, address: str) -> None:
+        """Earlier calls are bare JSON objects, and the results of parallel calls share a message."""
+        calls = {"role": "assistant", "content": None, "tool_calls": [called("1"), called("2")]}
+
+        prompt = self.prompt(address, ASKED, calls, returned("1", "shipped"), returned("2", "lost"))
+
+        assert prompt.partition("Where is A-1?<|im_end|>\n")[2] == (
+            "<|im_start|>assistant\n"
+            '{"name": "lookup_order", "arguments": {"id": "A-1"}}\n'
+            '{"name": "lookup_order", "arguments": {"id": "A-1"}}<|im_end|>\n'
+            "<|im_start|>user\n<tool_response>\nshipped\n</tool_response>\n<tool_response>\nlost\n</tool_response><|im_end|>\n"
+            "<|im_start|>assistant\n"
+        )
