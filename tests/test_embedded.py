@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -400,7 +400,7 @@ def address() -> Iterator[str]:
 class TestPrompt:
     """What the engine makes of messages and tools with our chat template."""
 
-    def prompt(self, address: str, *messages: dict[str, object], tools: bool = True) -> str:
+    def prompt(self, address: str, *messages: Mapping[str, object], tools: bool = True) -> str:
         """The prompt that the engine would give to the model."""
         body = {"messages": messages} | ({"tools": [TOOL]} if tools else {})
         connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=A_LONG_TIME_S)
