@@ -225,6 +225,12 @@ def recording(limits: Limits | None = None, *, own_thread: bool = False) -> Iter
         _here.reset(token)
 
 
+def seen() -> bool:
+    """Whether the recording of this context has seen a request, answered or not."""
+    session = _here.get()
+    return isinstance(session, Recorder) and bool(session.interactions or session.failures)
+
+
 # ------------------------------------------------------------------------------------------------ decompressing
 class Decompressed(msgspec.Struct, frozen=True):
     """A body without its content encoding: chunks at the same times, and headers that are true for them.

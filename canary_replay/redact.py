@@ -274,8 +274,9 @@ class Redactor:
         _ = self._searches  # a pattern that is not RE2 is reported here, not in the middle of a recording
 
     def knowing(self, secrets: Iterable[str]) -> Redactor:
-        """This redactor, knowing more keys; what is too short to be one is left out, as in `secrets_from`."""
-        return replace(self, secrets=secrets_from({}, (*self.secrets, *secrets)))
+        """This redactor, knowing more keys; of the new ones, those that `secrets_from` takes."""
+        known = {*self.secrets, *secrets_from({}, secrets)}
+        return replace(self, secrets=tuple(sorted(known, key=lambda value: (-len(value), value))))
 
     # -------------------------------------------------------------------------------------------- text and bytes
     def text(self, text: str) -> str:
