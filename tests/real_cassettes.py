@@ -15,12 +15,16 @@ import shutil
 import tarfile
 import tempfile
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+import canary_replay.decoders  # noqa: F401 - importing registers them
+from canary_replay.decoding import known_decoders
 from canary_replay.interaction import Headers, HttpRequest, HttpResponse, Interaction
+from canary_replay.response import Response, ToolCall
 
 PLACE = Path(__file__).resolve().parents[2] / "shared" / "data" / "real-cassettes"
 _GZIP = b"\x1f\x8b"
@@ -149,3 +153,91 @@ def _body(message: dict[str, Any]) -> bytes:
     if body is None:
         return b""
     return body if isinstance(body, bytes) else str(body).encode("utf-8", "surrogatepass")
+
+
+# What the providers' own clients read, and how what we read compares.
+
+WIRES = ("openai-chat", "anthropic-messages")
+FIELDS = ("text", "tool_calls", "finish_reason", "usage", "model", "reasoning_text", "streaming")
+Row = dict[str, Any]
+Place = tuple[str, int]
+
+
+def place(row: Row) -> Place:
+    """Where an interaction stands: its file and its position in it."""
+    return row["file"], row["index"]
+
+
+def is_first_tier(row: Row) -> bool:
+    """Whether the provider's own client read this row, so that a difference is our mistake."""
+    return row["source"] != "independent-only" and bool(row["own_sdk"])
+
+
+def load(table: list[Row]) -> dict[Place, Interaction]:
+    """The interactions of these rows; each file is read once."""
+    root = unpacked()
+    read = {file: interactions(root / file) for file in sorted({row["file"] for row in table})}
+    return {place(row): read[row["file"]][row["index"]] for row in table}
+
+
+def differences(row: Row, response: Response) -> dict[str, tuple[Any, Any]]:
+    """The fields of an expected row in which a response differs: ``{field: (expected, got)}``."""
+    usage = response.usage
+    got = {
+        "text": response.text,
+        "tool_calls": [(call.name, _parsed(call)) for call in response.tool_calls],
+        "finish_reason": response.stop_reason,
+        "usage": None if usage is None else {"input": usage.input_tokens, "output": usage.output_tokens},
+        "model": response.model,
+        "reasoning_text": response.reasoning,
+        "streaming": response.streamed,
+    }
+    wanted = row | {"tool_calls": [(call["name"], call["arguments"]) for call in row["tool_calls"]]}
+    compared = [field for field in FIELDS if field not in row.get("differs_on", ())]
+    return {field: (wanted[field], got[field]) for field in compared if wanted[field] != got[field]}
+
+
+def _parsed(call: ToolCall) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return call.parsed()
+    except ValueError:  # a custom tool takes any text
+        return call.arguments
+
+
+def explained(field: str, wanted: Any, got: Any) -> str | None:  # noqa: ANN401 - a field of any type
+    """Why a client that is not the provider's own reads a field otherwise than we do; None when nothing explains it."""
+    if field == "tool_calls" and any(not name for name, _ in wanted):
+        return "the client keeps calls with no name: kinds that do not apply, filled with empty strings"
+    if field == "usage" and wanted is None:
+        return "the client does not look for usage in x_groq"
+    if field == "reasoning_text" and not wanted and got:
+        return "the client does not look for reasoning in content parts or in reasoning_details"
+    return None
+
+
+def compare() -> dict[tuple[str, str, str, str], Counter[str]]:
+    """For each tier, wire, streaming and tools: how many rows there are, how many are equal, how many differ in which field."""
+    table = [row for row in rows("expected") if row["wire"] in WIRES]
+    recorded = load(table)
+    found: dict[tuple[str, str, str, str], Counter[str]] = {}
+    for row in table:
+        differing = differences(row, known_decoders.get(row["wire"]).decode(recorded[place(row)]))
+        tools = "tools" if row["tool_calls"] else "no tools"
+        group = ("1" if is_first_tier(row) else "2", row["wire"], "stream" if row["streaming"] else "plain", tools)
+        counts = found.setdefault(group, Counter())
+        counts.update(["rows", *([] if differing else ["equal"])])
+        counts.update(f"{field}: {explained(field, *pair) or 'NOT EXPLAINED'}" for field, pair in differing.items())
+    return found
+
+
+def main() -> None:
+    """Print the comparison as a table."""
+    print(f"{'tier':5}{'wire':20}{'sent as':8}{'tools':10}{'rows':>6}{'equal':>7}  differing")  # noqa: T201 - a script
+    for group, counts in sorted(compare().items()):
+        tier, wire, sent, tools = group
+        head = f"{tier:5}{wire:20}{sent:8}{tools:10}{counts.pop('rows'):6}{counts.pop('equal', 0):7}"
+        print(head, *(f"\n      {count} x {why}" for why, count in sorted(counts.items())))  # noqa: T201 - a script
+
+
+if __name__ == "__main__":
+    main()

@@ -46,7 +46,7 @@ def failure_in(body: object, *, status: int | None = None, anywhere: bool = Fals
     :param anywhere: the value is known to be an error, so that its own ``message`` or ``detail`` is one too.
     """
     if isinstance(body, list):
-        found = (failure_in(item, status=status, anywhere=anywhere) for item in body)
+        found = (failure_in(item, status=status, anywhere=anywhere) for item in body if isinstance(item, dict))
         return next(filter(None, found), None)
     if not isinstance(body, dict):
         return None
@@ -80,14 +80,14 @@ def _sayings(said: dict[str, Any]) -> Iterator[object]:
         yield said.get(name)
 
 
-def _sentence(value: object) -> str:
+def _sentence(value: object, *, depth: int = 3) -> str:
     """An error's words; validation errors come as lists or objects, whose own words are looked for first."""
     if isinstance(value, str):
         return mended(value.strip())
-    if isinstance(value, list):
-        return "; ".join(filter(None, map(_sentence, value)))
-    if isinstance(value, dict):
-        return next(filter(None, map(_sentence, _sayings(value))), "")
+    if depth and isinstance(value, list):
+        return "; ".join(filter(None, (_sentence(item, depth=depth - 1) for item in value)))
+    if depth and isinstance(value, dict):
+        return next(filter(None, (_sentence(said, depth=depth - 1) for said in _sayings(value))), "")
     return ""
 
 
