@@ -94,6 +94,11 @@ def _source_digest(module: str) -> str:
     return _sources[module]
 
 
+def forget_source(module: str) -> None:
+    """Read a module's file again the next time a probe is registered from it."""
+    _sources.pop(module, None)
+
+
 class BoundProbe(msgspec.Struct, frozen=True, kw_only=True):
     """A probe configured for a suite: the rule that scores an answer.
 
