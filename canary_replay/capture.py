@@ -67,8 +67,7 @@ class _Exchange:
 
     def __init__(self, request: HttpRequest, limits: Limits) -> None:
         self.request = request
-        self.interaction: Interaction | None = None
-        self.failure: FailedExchange | None = None
+        self.outcome: Interaction | FailedExchange | None = None
         self._limits = limits
         self._chunks: list[tuple[float, bytes]] = []
         self._size = 0
@@ -109,11 +108,12 @@ class _Exchange:
         )
         body = b"".join(data for _, data in chunks)
         response = HttpResponse(status=self._status, reason=self._reason, headers=headers, body=body, timing=timing)
-        self.interaction = Interaction(request=self.request, response=response)
-        return self.interaction
+        interaction = Interaction(request=self.request, response=response)
+        self.outcome = interaction
+        return interaction
 
     def died(self, error: BaseException) -> None:
-        self.failure = FailedExchange(request=self.request, error=_named(error), after_ms=self._ms())
+        self.outcome = FailedExchange(request=self.request, error=_named(error), after_ms=self._ms())
 
 
 class Recorder:
@@ -131,16 +131,20 @@ class Recorder:
         self._open = True
 
     @property
+    def exchanges(self) -> tuple[Interaction | FailedExchange, ...]:
+        """Every request that came to an end, with a response or without, in the order in which they started."""
+        with self._lock:
+            return tuple(exchange.outcome for exchange in self._exchanges if exchange.outcome is not None)
+
+    @property
     def interactions(self) -> tuple[Interaction, ...]:
         """The exchanges that got a response, in the order in which their requests started."""
-        with self._lock:
-            return tuple(exchange.interaction for exchange in self._exchanges if exchange.interaction is not None)
+        return tuple(outcome for outcome in self.exchanges if isinstance(outcome, Interaction))
 
     @property
     def failures(self) -> tuple[FailedExchange, ...]:
         """The requests that died before a response, in the order in which they started."""
-        with self._lock:
-            return tuple(exchange.failure for exchange in self._exchanges if exchange.failure is not None)
+        return tuple(outcome for outcome in self.exchanges if isinstance(outcome, FailedExchange))
 
     def takes_part(self) -> bool:
         """Whether a request of the running thread belongs here."""
@@ -150,7 +154,7 @@ class Recorder:
         """Keep what has ended; what is still under way belongs nowhere."""
         with self._lock:
             self._open = False
-            self._exchanges = [one for one in self._exchanges if one.interaction is not None or one.failure is not None]
+            self._exchanges = [exchange for exchange in self._exchanges if exchange.outcome is not None]
 
     def answer(self, transport: _Transport, instance: object, request: Any) -> Any:  # noqa: ANN401 - httpx's or httpx2's
         """Send a request, read its response to the end, and give the caller the response from memory."""
@@ -228,7 +232,7 @@ def recording(limits: Limits | None = None, *, own_thread: bool = False) -> Iter
 def seen() -> bool:
     """Whether the recording of this context has seen a request, answered or not."""
     session = _here.get()
-    return isinstance(session, Recorder) and bool(session.interactions or session.failures)
+    return isinstance(session, Recorder) and bool(session.exchanges)
 
 
 # ------------------------------------------------------------------------------------------------ decompressing

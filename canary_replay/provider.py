@@ -229,10 +229,14 @@ def _keys_of(call: Call) -> Iterator[str]:
 class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt at a trial: what went over the wire, and what came of it."""
 
-    interactions: tuple[Interaction, ...]
-    failures: tuple[FailedExchange, ...]
+    exchanges: tuple[Interaction | FailedExchange, ...]
     answer: Answer | None
     error: Exception | None
+
+    @property
+    def interactions(self) -> tuple[Interaction, ...]:
+        """The exchanges that got a response."""
+        return tuple(exchange for exchange in self.exchanges if isinstance(exchange, Interaction))
 
 
 def _attempts(
@@ -244,9 +248,9 @@ def _attempts(
     while True:
         attempt = _attempt(provider, call, limits)
         made.append(attempt)
-        if len(made) > retries or not worth_repeating(attempt.interactions, attempt.failures):
+        if len(made) > retries or not worth_repeating(attempt.exchanges):
             return made
-        pause = pause_before(len(made), attempt.interactions)
+        pause = pause_before(len(made), attempt.exchanges)
         if time.monotonic() + pause > end:
             return made
         sleep(pause)
@@ -261,25 +265,31 @@ def _attempt(provider: Provider, call: Call, limits: Limits) -> _Attempt:
             raise
         except Exception as failure:  # noqa: BLE001 - a client library's or another person's provider; it is kept as a fact
             error = failure
-    return _Attempt(interactions=recorder.interactions, failures=recorder.failures, answer=answer, error=error)
+    return _Attempt(exchanges=recorder.exchanges, answer=answer, error=error)
 
 
-def worth_repeating(interactions: Sequence[Interaction], failures: Sequence[FailedExchange]) -> bool:
-    """Whether an attempt failed in a way that may be over soon: 429, 5xx, no connection, a connection that broke."""
-    if failures:
-        return True
-    if not interactions:
+def worth_repeating(exchanges: Sequence[Interaction | FailedExchange]) -> bool:
+    """Whether an attempt ended in a way that may be over soon: 429, 5xx, no connection, a connection that broke."""
+    if not exchanges:
         return False
-    last = interactions[-1].response
-    return last.status in _ASK_AGAIN or (last.timing is not None and last.timing.end.startswith("error:"))
+    last = exchanges[-1]
+    if isinstance(last, FailedExchange):
+        return True
+    timing = last.response.timing
+    return last.response.status in _ASK_AGAIN or (timing is not None and timing.end.startswith("error:"))
 
 
-def pause_before(attempt: int, interactions: Sequence[Interaction], *, jitter: Callable[[], float] = random.random) -> float:
+def pause_before(
+    attempt: int, exchanges: Sequence[Interaction | FailedExchange], *, jitter: Callable[[], float] = random.random
+) -> float:
     """Seconds to wait before an attempt is repeated: what the provider asks for, else doubling, half of it by chance.
 
     :param attempt: how many attempts were made.
+    :param exchanges: those of the last attempt.
+    :param jitter: a number from 0 to 1 by chance, so that parallel calls do not come back all at once.
     """
-    if interactions and (asked := _asked_for(interactions[-1])) is not None:
+    last = exchanges[-1] if exchanges else None
+    if isinstance(last, Interaction) and (asked := _asked_for(last)) is not None:
         return asked
     longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * float(2 ** (attempt - 1)))
     return longest * (0.5 + jitter() / 2)
@@ -329,27 +339,27 @@ class _Reading(msgspec.Struct, frozen=True):
 
 
 def _read(interactions: Sequence[Interaction], last: _Attempt) -> _Reading:
-    """The response of a trial, by our own decoders; where the last attempt has no bytes, what happened instead."""
-    if not last.interactions:
+    """The response of a trial, by our own decoders; where the last attempt ended without bytes, what happened instead.
+
+    :param interactions: those of all attempts, masked.
+    """
+    if not last.exchanges:
         return _Reading(_without_wire(last))
-    if last.failures:  # an earlier exchange of the attempt went well, the one that mattered did not
-        return _Reading(_failed(last.failures[-1].error))
+    if isinstance(died := last.exchanges[-1], FailedExchange) and last.error is not None:
+        return _Reading(_failed(died.error))
     try:
         decoded = decode(interactions)
     except UndecodableError:
-        return _Reading(_undecoded(interactions[-1]))
+        return _Reading(_undecoded(interactions[-1]) if interactions else None)
     return _Reading(decoded.response, decoded.decoder)
 
 
 def _without_wire(last: _Attempt) -> Response:
-    if last.failures:
-        return _failed(last.failures[-1].error)
     if last.error is not None:
         return _failed(f"{type(last.error).__name__}:{last.error}")
     if last.answer is None or last.answer.response is None:
-        raise ProviderError(
-            "the provider gave neither a response nor any HTTP exchange; a provider without HTTP returns Answer(response=...)"
-        )
+        problem = "the provider gave neither a response nor an HTTP exchange"
+        raise ProviderError(f"{problem}; one that speaks no HTTP returns Answer(response=...)")
     return last.answer.response
 
 
@@ -444,6 +454,7 @@ _QUIET = {
     "LITELLM_RUST": "0",  # no native HTTP client, which no Python code can see
 }
 _litellm_lock = threading.Lock()
+_priced: dict[str, bool] = {}  # whether LiteLLM knew a model before we told it about the model
 
 
 def import_litellm() -> Any:  # noqa: ANN401 - used without types
@@ -493,10 +504,6 @@ def _check_python_answers() -> None:
 class LiteLLM:
     """Any model that LiteLLM has a name for."""
 
-    def __init__(self) -> None:
-        self._priced: dict[str, bool] = {}
-        self._lock = threading.Lock()
-
     def dropped(self, request: Request) -> tuple[str, ...]:
         """The parameters that LiteLLM says the model rejects, by name or by value."""
         return self._dropped(request.model, request)
@@ -509,7 +516,7 @@ class LiteLLM:
         """
         litellm = import_litellm()
         dropped = self._dropped(call.model, call.request)
-        priced = self._prepare(call.model)
+        priced = _prepare(litellm, call.model)
         try:
             answered = litellm.completion(**_arguments(call, dropped))
             streamed = bool(call.request.parameters.get("stream"))
@@ -524,28 +531,30 @@ class LiteLLM:
         cost = _cost(litellm, call.model, usage) if priced else None
         return Answer(client=_comparable(client, usage, call.model), cost=cost, dropped=dropped, by=by)
 
-    def _prepare(self, model: str) -> bool:
-        """Make LiteLLM know a model, so that it does not ask the server about it; whether its price is known."""
-        litellm = import_litellm()
-        with self._lock:
-            if model not in self._priced:
-                name, kind, *_ = litellm.get_llm_provider(model)
-                self._priced[model] = model in litellm.model_cost or name in litellm.model_cost
-                if not self._priced[model]:
-                    facts = {"litellm_provider": kind, "mode": "chat", "input_cost_per_token": 0, "output_cost_per_token": 0}
-                    facts |= {"supports_function_calling": True, "supports_response_schema": True}
-                    litellm.register_model({model: facts, name: facts})
-            return self._priced[model]
-
     def _dropped(self, model: str, request: Request) -> tuple[str, ...]:
         litellm = import_litellm()
+        asked = {**request.parameters, **({"tools": list(request.tools)} if request.tools else {})}
         try:
-            self._prepare(model)
+            _prepare(litellm, model)
             name, kind, *_ = litellm.get_llm_provider(model)
         except litellm.exceptions.BadRequestError as error:
             raise UsageError(_why_not_sent(litellm, model, error)) from error
-        asked = {**request.parameters, **({"tools": list(request.tools)} if request.tools else {})}
-        return tuple(sorted(rejected(asked, lambda some: _accepts(litellm, name, kind, some))))
+        with capture.playing(()):  # LiteLLM asks an Ollama server what a model can do; only the question itself may go out
+            return tuple(sorted(rejected(asked, lambda some: _accepts(litellm, name, kind, some))))
+
+
+def _prepare(litellm: Any, model: str) -> bool:  # noqa: ANN401 - used without types
+    """Make LiteLLM know a model, so that it does not ask the server about it; whether its price is known."""
+    with _litellm_lock:
+        if model not in _priced:
+            name, kind, *_ = litellm.get_llm_provider(model)
+            _priced[model] = model in litellm.model_cost or name in litellm.model_cost
+            if not _priced[model]:
+                facts = {"litellm_provider": kind, "mode": "chat", "input_cost_per_token": 0, "output_cost_per_token": 0}
+                facts |= {"supports_function_calling": True, "supports_response_schema": True}
+                with capture.playing(()):  # registering asks an Ollama server about the model that it is being told about
+                    litellm.register_model({model: facts, name: facts})
+        return _priced[model]
 
 
 def rejected(parameters: Mapping[str, Any], accepts: Callable[[Mapping[str, Any]], bool]) -> set[str]:

@@ -189,6 +189,7 @@ _SHAPES = (
     _Shape("an AWS access key id", _BEFORE + rb"((?:AKIA|ASIA)[A-Z0-9]{16})\b", _has_digit),
     _Shape("a JSON web token", _BEFORE + rb"(eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})"),
     _Shape("a credential", rb"(?i:\b(?:bearer|basic)(?: +|%20|\\t))([A-Za-z0-9._~+/=-]{16,})", _is_credential),
+    _Shape("a signature", rb"\bSignature=([0-9a-f]{64})\b"),
     _Shape("a private key", rb"-----BEGIN [A-Z ]*PRIVATE KEY-----([A-Za-z0-9+/=\\\s]{40,})-----END"),
     _Shape(
         "an account's number",
