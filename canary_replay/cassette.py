@@ -22,6 +22,8 @@ from canary_replay.response import ErrorInfo, Response, ToolCall, Usage
 
 FORMAT = 1
 _BASE64 = "$base64"
+# Over three lines, as json.dumps writes it; no string can look like that, because a string has no line end of its own.
+_PAIR_OF_NUMBERS = re.compile(r"\[\n +([-0-9.e+]+),\n +([0-9]+)\n +\]")
 T = TypeVar("T")
 NEWLINE = b"\n"
 _WINDOWS_RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))}
@@ -184,7 +186,7 @@ class _FormatOnly(msgspec.Struct, frozen=True):
     """Just enough of any JSON object to tell a future format, a foreign cassette and a damaged one apart."""
 
     metadata: _FormatMetadata | None = None
-    interactions: msgspec.Raw | None = None
+    interactions: msgspec.Raw = msgspec.Raw()
 
 
 _read_head = msgspec.json.Decoder(_Head).decode
@@ -231,7 +233,7 @@ def _store_bytes(data: bytes) -> str | _Binary:
 def _load_bytes(stored: str | _Binary | None) -> bytes:
     if stored is None:
         return b""
-    return stored.encode("utf-8") if isinstance(stored, str) else base64.b64decode(stored.encoded)
+    return stored.encode("utf-8") if isinstance(stored, str) else base64.b64decode(stored.encoded, validate=True)
 
 
 def store_interaction(interaction: Interaction) -> StoredInteraction:
@@ -354,7 +356,7 @@ def encode(recordings: Sequence[Recording], *, keep_wire: str = "all") -> bytes:
         "interactions": [msgspec.to_builtins(store_interaction(interaction)) for interaction in kept],
     }
     text = json.dumps(document, indent=1, ensure_ascii=False)
-    return (re.sub(r"\[\s+([-\d.e+]+),\s+(\d+)\s+\]", r"[\1, \2]", text) + "\n").encode("utf-8")
+    return (_PAIR_OF_NUMBERS.sub(r"[\1, \2]", text) + "\n").encode("utf-8")
 
 
 def write(path: Path, recordings: Sequence[Recording], *, keep_wire: str = "all", guard: Callable[[bytes], None]) -> None:
@@ -469,7 +471,7 @@ def _misshapen(data: bytes, shown: str, message: str) -> DamagedFileError:
         known = _FormatOnly()
     if known.metadata is None or known.metadata.canary is None:
         problem = "is not a cassette of canary-replay (it has no metadata.canary)"
-        if known.interactions is not None:
+        if bytes(known.interactions):
             problem += "; it looks like one of plain VCR.py"
         return DamagedFileError(shown, "", problem)
     if known.metadata.canary.format is not None and known.metadata.canary.format > FORMAT:

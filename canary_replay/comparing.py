@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeVar
 
@@ -113,7 +114,7 @@ def tally(outcomes: Sequence[AcceptedOutcome] | Sequence[Outcome], rule: PassRul
     kinds = [outcome.outcome for outcome in outcomes]
     passed = kinds.count("passed")
     scores = [outcome.score for outcome in outcomes if outcome.score is not None]
-    mean = sum(scores) / len(scores) if scores else None
+    mean = math.fsum(scores) / len(scores) if scores else None  # exact, so that the order of the trials cannot show
     standing: Standing
     if "crashed" in kinds:
         standing = "crashed"

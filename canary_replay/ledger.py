@@ -55,7 +55,13 @@ def approvals(path: Path, *, shown: str) -> list[Approval]:
 
     :raises DamagedFileError: a line cannot be read, the last one too: a ledger is only ever appended to.
     """
-    return [approval for _number, approval in _read_lines(path, shown, _approval)]
+    found = []
+    for number, approval in _read_lines(path, shown, _approval):
+        if approval.format > FORMAT:
+            problem = f"has format {approval.format}, this canary-replay reads up to {FORMAT}; upgrade canary-replay"
+            raise DamagedFileError(shown, f"line {number}", problem)
+        found.append(approval)
+    return found
 
 
 def append(path: Path, new: Iterable[Approval]) -> None:
@@ -87,13 +93,13 @@ def write_scorecard(path: Path, outcomes: Iterable[AcceptedOutcome]) -> None:
     write_atomically(path, b"".join(msgspec.json.encode(outcome) + b"\n" for outcome in ordered))
 
 
-def read_scorecard(path: Path, *, shown: str) -> Iterator[AcceptedOutcome]:
-    """The accepted outcomes, in the order of the file; none when there is no file.
+def read_scorecard(path: Path, *, shown: str, start: int = 0) -> Iterator[AcceptedOutcome]:
+    """The accepted outcomes from a byte offset on, in the order of the file; none when there is no file.
 
     :raises DamagedFileError: a line cannot be read, or the lines are not sorted.
     """
     previous: tuple[str, str, int] | None = None
-    for number, outcome in _read_lines(path, shown, _outcome):
+    for number, outcome in _read_lines(path, shown, _outcome, start=start):
         place = place_of(outcome)
         if previous is not None and place <= previous:
             problem = f"stands twice or out of order ({outcome.case!r}, {outcome.probe!r}, trial {outcome.trial})"
@@ -106,10 +112,12 @@ class Scorecard:
     """Accepted outcomes case by case, read once from top to bottom, so that memory does not grow with the suite.
 
     Cases must be asked for in sorted order. Those that lie between two questions are handed to ``skipped``.
+
+    :param after: begin behind this case, found by bisection; a slice of a large suite starts where the one before it ended.
     """
 
-    def __init__(self, path: Path, *, shown: str) -> None:
-        self._lines = read_scorecard(path, shown=shown)
+    def __init__(self, path: Path, *, shown: str, after: str | None = None) -> None:
+        self._lines = read_scorecard(path, shown=shown, start=0 if after is None else _behind(path, after, shown))
         self._next: AcceptedOutcome | None = next(self._lines, None)
 
     def of(self, case: str, *, skipped: Callable[[AcceptedOutcome], None]) -> list[AcceptedOutcome]:
@@ -130,17 +138,43 @@ class Scorecard:
             self._next = next(self._lines, None)
 
 
-def _read_lines(path: Path, shown: str, decode: Callable[[bytes], T]) -> Iterator[tuple[int, T]]:
+def _behind(path: Path, case: str, shown: str) -> int:
+    """The byte offset of the first line of a case that sorts behind ``case``."""
+    if not path.exists():
+        return 0
+    with open(path, "rb") as file:
+        low, high = 0, path.stat().st_size
+        while low < high:
+            middle = (low + high) // 2
+            file.seek(max(middle - 1, 0))
+            if middle:
+                file.readline()
+            start, line = file.tell(), file.readline()
+            while line.isspace():  # a line that says nothing sorts with the one behind it
+                start, line = file.tell(), file.readline()
+            if start >= high or not line or _decoded(line, shown, f"byte {start}", _outcome).case > case:
+                high = middle
+            else:
+                low = start + len(line)
+        return low
+
+
+def _read_lines(path: Path, shown: str, decode: Callable[[bytes], T], *, start: int = 0) -> Iterator[tuple[int, T]]:
     try:
         file = open(path, "rb")  # noqa: SIM115 - closed below
     except FileNotFoundError:
         return
     with file:
+        file.seek(start)
+        behind = f" behind byte {start}" if start else ""
         for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                yield number, decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                what = re.sub(r" - at `\$?(.*)`", r" (at \1)", str(error))
-                raise DamagedFileError(shown, f"line {number}", f"is damaged: {what}; restore the file") from None
+            if line.strip():
+                yield number, _decoded(line, shown, f"line {number}{behind}", decode)
+
+
+def _decoded(line: bytes, shown: str, place: str, decode: Callable[[bytes], T]) -> T:
+    try:
+        return decode(line)
+    except (ValueError, RecursionError) as error:  # not JSON, another shape, not UTF-8; nested too deeply
+        what = re.sub(r" - at `\$?(.*)`", r" (at \1)", str(error))
+        raise DamagedFileError(shown, place, f"is damaged: {what}; restore the file") from None

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from canary_replay.digest import digest_of
+from canary_replay.digest import canonical, digest_of
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -26,11 +26,17 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One field in which two requests differ; a side that lacks the field is ``None`` (shown as ``absent``)."""
+    """One field in which two requests differ.
+
+    A side that lacks the field is ``None`` (shown as ``absent``); one that holds JSON's null is the word ``null``.
+    """
 
     field: str
     then: Any
     now: Any
+
+
+_ABSENT = object()
 
 
 def request_key(request: Request) -> str:
@@ -47,17 +53,24 @@ def _walk(path: str, then: Any, now: Any) -> list[Change]:  # noqa: ANN401 - any
     if isinstance(then, dict) and isinstance(now, dict):
         found: list[Change] = []
         for name in sorted(then.keys() | now.keys()):
-            found += _walk(f"{path}.{name}" if path else name, then.get(name), now.get(name))
+            found += _walk(f"{path}.{name}" if path else name, then.get(name, _ABSENT), now.get(name, _ABSENT))
         return found
     if isinstance(then, list | tuple) and isinstance(now, list | tuple):
         found = []
         for index in range(max(len(then), len(now))):
-            one = then[index] if index < len(then) else None
-            other = now[index] if index < len(now) else None
+            one = then[index] if index < len(then) else _ABSENT
+            other = now[index] if index < len(now) else _ABSENT
             found += _walk(f"{path}[{index}]", one, other)
         return found
-    same = then == now and isinstance(then, bool) == isinstance(now, bool)
-    return [] if same else [Change(path, then, now)]
+    if then is not _ABSENT and now is not _ABSENT and canonical(then) == canonical(now):
+        return []  # equal for the key; Python's own equality would take 1, 1.0 and True for one value
+    return [Change(path, _side(then), _side(now))]
+
+
+def _side(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if value is _ABSENT:
+        return None
+    return "null" if value is None else value
 
 
 def likeness(one: Request, other: Request) -> int:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from canary_replay.recording import Recording
 from canary_replay.request import Request
 
 FORMAT = 1
+T = TypeVar("T")
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,8 +125,18 @@ class RunWriter:
         line = encode_line(recording)
         self._guard(line)
         with self._lock:
-            self._file.write(line)
-            os.fsync(self._file.fileno())
+            end = self._file.tell()
+            try:
+                self._write(line)
+            except OSError:
+                self._file.truncate(end)  # half a line would spoil the one that is written next
+                raise
+
+    def _write(self, line: bytes) -> None:
+        left = memoryview(line)
+        while left:  # a disk that is nearly full takes a part and says so
+            left = left[self._file.write(left) :]
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file; everything is on disk already."""
@@ -152,9 +163,13 @@ def list_runs(root: Path) -> list[RunInfo]:
     found = []
     for path in sorted(runs_folder(root).glob("*/run.json")):
         try:
-            found.append(msgspec.json.decode(path.read_bytes(), type=RunInfo))
+            info = msgspec.json.decode(path.read_bytes(), type=RunInfo)
         except msgspec.DecodeError as error:
             raise DamagedFileError(_shown(path), "", f"is damaged: {error}; delete the run or restore it") from None
+        if info.format > FORMAT:
+            problem = f"has format {info.format}, this canary-replay reads up to {FORMAT}; upgrade canary-replay"
+            raise DamagedFileError(_shown(path), "$.format", problem)
+        found.append(info)
     return sorted(found, key=lambda run: (run.started, run.id))
 
 
@@ -169,10 +184,7 @@ def recordings(root: Path, run_id: str) -> Iterator[Recording]:
         raise UsageError(unknown("run", run_id, [run.id for run in list_runs(root)]))
     path = folder / "recordings.jsonl"
     for number, _offset, line in _lines(path):
-        try:
-            yield _load(_decode(line))
-        except msgspec.DecodeError as error:
-            raise DamagedFileError(_shown(path), f"line {number}", f"is damaged: {error}") from None
+        yield _decoded(line, path, f"line {number}", _recording)
 
 
 def heads(root: Path, *, command: str) -> Iterator[tuple[RecordingHead, Place]]:
@@ -182,10 +194,7 @@ def heads(root: Path, *, command: str) -> Iterator[tuple[RecordingHead, Place]]:
             continue
         path = runs_folder(root) / run.id / "recordings.jsonl"
         for number, offset, line in _lines(path):
-            try:
-                yield _decode_head(line), Place(path, offset)
-            except msgspec.DecodeError as error:
-                raise DamagedFileError(_shown(path), f"line {number}", f"is damaged: {error}") from None
+            yield _decoded(line, path, f"line {number}", _decode_head), Place(path, offset)
 
 
 def read_at(place: Place) -> Recording:
@@ -196,10 +205,18 @@ def read_at(place: Place) -> Recording:
     with open(place.path, "rb") as file:
         file.seek(place.offset)
         line = file.readline()
+    return _decoded(line, place.path, f"byte {place.offset}", _recording)
+
+
+def _recording(line: bytes) -> Recording:
+    return _load(_decode(line))
+
+
+def _decoded(line: bytes, path: Path, place: str, decode: Callable[[bytes], T]) -> T:
     try:
-        return _load(_decode(line))
-    except msgspec.DecodeError as error:
-        raise DamagedFileError(_shown(place.path), f"byte {place.offset}", f"is damaged: {error}") from None
+        return decode(line)
+    except (ValueError, RecursionError) as error:  # not JSON, another shape, not UTF-8, not base64; nested too deeply
+        raise DamagedFileError(_shown(path), place, f"is damaged: {error}; delete the run or restore it") from None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:

@@ -18,11 +18,11 @@ def show(cassette: Cassette, *, wire: bool = False) -> Iterator[str]:
     :param wire: also the requests and the chunks of every interaction.
     """
     request = cassette.request
-    yield f"case {printable(cassette.case)} of {cassette.suite}/{cassette.target}"
-    yield f"key {cassette.key}, approved facts {cassette.digest}"
-    yield f"model {request.model}"
+    yield f"case {printable(cassette.case)} of {printable(cassette.suite)}/{printable(cassette.target)}"
+    yield f"key {printable(cassette.key)}, approved facts {cassette.digest}"
+    yield f"model {printable(request.model)}"
     for message in request.messages:
-        yield f"{message.get('role', '?')}: {_text(message.get('content'))}"
+        yield f"{_text(message.get('role', '?'))}: {_text(message.get('content'))}"
     for tool in request.tools:
         yield f"tool: {_text(tool.get('function', tool))}"
     yield f"parameters: {_text(request.parameters)}"
@@ -33,11 +33,12 @@ def show(cassette: Cassette, *, wire: bool = False) -> Iterator[str]:
 
 def _recording(recording: Recording, *, wire: bool) -> Iterator[str]:
     seed = "" if recording.seed is None else f", seed {recording.seed}"
-    yield f"trial {recording.trial}{seed}, {recording.recorded_at or 'no date'}, {_by(recording.by)}"
+    yield f"trial {recording.trial}{seed}, {printable(recording.recorded_at) or 'no date'}, {_by(recording.by)}"
     if recording.dropped:
-        yield f"  not sent, because the model rejects it: {', '.join(recording.dropped)}"
+        yield f"  not sent, because the model rejects it: {printable(', '.join(recording.dropped))}"
     if recording.client_drift:
-        yield f"  client drift: the client library read another {', '.join(recording.client_drift)} from the same bytes"
+        fields = printable(", ".join(recording.client_drift))
+        yield f"  client drift: the client library read another {fields} from the same bytes"
     response = recording.response
     if response is None:
         yield "  no decoder reads this answer; every probe of it is unscored"
@@ -53,14 +54,14 @@ def _recording(recording: Recording, *, wire: bool) -> Iterator[str]:
             yield f"  error: {status}{printable(response.error.message, longest=400)}"
         yield f"  {_facts(recording)}"
     if recording.wire:
-        yield f"  interactions: {recording.wire}"
+        yield f"  interactions: {printable(recording.wire)}"
     if wire:
         for number, interaction in enumerate(recording.interactions):
             yield from _interaction(number, interaction)
 
 
 def _by(by: dict[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in sorted(by.items())) or "nobody said by whom"
+    return printable(", ".join(f"{name} {value}" for name, value in sorted(by.items()))) or "nobody said by whom"
 
 
 def _facts(recording: Recording) -> str:
@@ -69,12 +70,12 @@ def _facts(recording: Recording) -> str:
         return ""
     usage = response.usage
     facts = [
-        f"stop {response.stop_reason}" if response.stop_reason else "",
+        f"stop {printable(response.stop_reason)}" if response.stop_reason else "",
         f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage else "",
         f"first token {response.ttft_ms:.0f} ms" if response.ttft_ms is not None else "",
         f"total {response.total_ms:.0f} ms" if response.total_ms is not None else "",
         f"${response.cost:.6f}" if response.cost is not None else "",
-        f"decoded by {recording.decoder}" if recording.decoder else "",
+        f"decoded by {printable(recording.decoder)}" if recording.decoder else "",
     ]
     return ", ".join(fact for fact in facts if fact)
 
@@ -83,7 +84,8 @@ def _interaction(number: int, interaction: Interaction) -> Iterator[str]:
     request, response = interaction.request, interaction.response
     timing = response.timing
     retried = " (failed, asked again)" if timing is not None and timing.retried else ""
-    yield f"  interaction {number}: {request.method} {printable(request.uri)} -> {response.status} {response.reason}{retried}"
+    asked = f"{printable(request.method)} {printable(request.uri)}"
+    yield f"  interaction {number}: {asked} -> {response.status} {printable(response.reason)}{retried}"
     yield f"    sent {printable(request.body.decode('utf-8', 'replace'), longest=2000)}"
     if timing is not None:
         yield f"    headers after {timing.headers_ms:.1f} ms, end {printable(timing.end)} after {timing.end_ms:.1f} ms"

@@ -15,7 +15,25 @@ from canary_replay.reporting import CaseResult, Problem, Report, Style, SuiteRep
 FORMAT = 1
 _IN_MEMORY = 4_000_000  # bytes of outcomes that wait in memory for the verdict to be known; more wait in a temporary file
 
-_encode = msgspec.json.Encoder(order=None).encode
+_encoder = msgspec.json.Encoder(order=None)
+
+
+def _encode(value: object) -> bytes:
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:  # half a surrogate pair, quoted from an answer
+        return _encoder.encode(_writable(msgspec.to_builtins(value)))
+
+
+def _writable(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """The value with every lone surrogate written out, as the report at the terminal has it."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_writable(name): _writable(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_writable(one) for one in value]
+    return value
 
 
 @reporter("json", endings=(".json",))
@@ -29,10 +47,9 @@ class JsonReporter:
 
     def case(self, result: CaseResult) -> None:
         """Set the outcomes of one case aside."""
-        lines = []
-        for comparison in result.comparisons:
-            for outcome in comparison.outcomes:
-                lines.append(_encode(_outcome(result, comparison, outcome)))
+        lines = [
+            _encode(_outcome(result, comparison, outcome)) for comparison in result.comparisons for outcome in comparison.outcomes
+        ]
         if lines:
             self._outcomes.write((b"\n" if self._first else b",\n") + b",\n".join(lines))
             self._first = False

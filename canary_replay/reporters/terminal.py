@@ -14,7 +14,9 @@ from canary_replay.reporting import CaseResult, ProbeLine, Problem, Report, Styl
 _SHOWN = 20  # changes listed one by one; the JSON report has them all
 _CODES = {"green": "32", "red": "31", "yellow": "33", "bold": "1", "dim": "2"}
 _VERDICT_COLOR = {"admit": "green", "review": "yellow", "reject": "red", "cannot judge": "red"}
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
 
 
 @reporter("terminal", endings=(".txt",))
@@ -39,7 +41,7 @@ class TerminalReporter:
 
 def printable(text: str, *, longest: int = 160) -> str:
     """One line of foreign text, with control and direction characters written out, cut to a readable length."""
-    flat = _UNPRINTABLE.sub(lambda found: _written_out(found.group()), text)
+    flat = _UNPRINTABLE.sub(lambda found: _written_out(found.group()), text[: longest + 1])
     return flat if len(flat) <= longest else f"{flat[: longest - 1]}…"
 
 
@@ -56,21 +58,21 @@ def _headline(verdict: Verdict, style: Style) -> Iterator[str]:
     if not verdict.reasons:
         yield f"{word}  every check stands as it was accepted"
         return
-    yield f"{word}  {verdict.reasons[0].text}"
+    yield f"{word}  {printable(verdict.reasons[0].text)}"
     for reason in verdict.reasons[1:]:
-        yield f"  also: {reason.text}"
+        yield f"  also: {printable(reason.text)}"
 
 
 def _suite(suite: SuiteReport, style: Style) -> Iterator[str]:
     reference = suite.reference
-    yield _paint(f"{suite.suite}", "bold", style) + f"  {suite.path}  {suite.verdict.word}"
+    yield _paint(printable(suite.suite), "bold", style) + f"  {printable(suite.path)}  {suite.verdict.word}"
     yield f"  {_target_line(reference)}"
     yield from _problems(reference, style)
     yield from _changes(reference.changed, reference, style)
     yield from _known(reference.known, reference.transitions["known"], style)
     yield from _probe_table(reference.probes.items(), style)
     for message in suite.dead_scopes:
-        yield f"  ! {message}"
+        yield f"  ! {printable(message, longest=400)}"
     for case in suite.unjudged[:_SHOWN]:
         yield f"  ! no probe and no expectation judges {printable(case)}"
     for candidate in suite.candidates:
@@ -78,7 +80,7 @@ def _suite(suite: SuiteReport, style: Style) -> Iterator[str]:
 
 
 def _target_line(target: TargetReport) -> str:
-    parts = [f"{target.target}: {target.cases} cases, {target.trials} recordings"]
+    parts = [f"{printable(target.target)}: {target.cases} cases, {target.trials} recordings"]
     if target.repeated_cases and not target.noisy_cases:
         parts.append("no noise measured (all trials of every case are identical)")
     elif target.repeated_cases:
@@ -98,7 +100,7 @@ def _problems(target: TargetReport, style: Style) -> Iterator[str]:
 
 def _request_diff(problem: Problem) -> Iterator[str]:
     for change in problem.changes[:6]:
-        yield f"      {change.field}"
+        yield f"      {printable(change.field)}"
         yield f"        - {printable(_value(change.then))}"
         yield f"        + {printable(_value(change.now))}"
 
@@ -111,7 +113,7 @@ def _changes(comparisons: list[Comparison], target: TargetReport, style: Style) 
     for comparison in comparisons[:_SHOWN]:
         color = "red" if comparison.transition in {"regressed", "crashed", "unscored"} else "yellow"
         cause = f" ({' and '.join(sorted(comparison.effects))} effect)" if comparison.effects else ""
-        name = f"{printable(comparison.case, longest=60)} · {comparison.probe}"
+        name = f"{printable(comparison.case, longest=60)} · {printable(comparison.probe, longest=60)}"
         yield f"  {_paint(comparison.transition, color, style)}  {name}: {_counts(comparison)}{cause}"
         yield from _why(comparison.outcomes)
     total = sum(number for word, number in target.transitions.items() if word not in {"kept", "known"})
@@ -139,13 +141,13 @@ def _known(comparisons: list[Comparison], total: int, style: Style) -> Iterator[
         return
     yield f"  known failures, accepted as they are: {total}"
     for comparison in comparisons[:_SHOWN]:
-        name = f"{printable(comparison.case, longest=60)} · {comparison.probe}"
+        name = f"{printable(comparison.case, longest=60)} · {printable(comparison.probe, longest=60)}"
         yield _paint(f"    {name}: {comparison.now.passed} of {comparison.now.trials} pass", "dim", style)
         yield from _why(comparison.outcomes)
 
 
 def _probe_table(probes: Iterable[tuple[str, ProbeLine]], style: Style) -> Iterator[str]:
-    rows = sorted(probes)
+    rows = [(printable(name, longest=60), line) for name, line in sorted(probes)]
     if not rows:
         return
     width = max(len(name) for name, _line in rows)
@@ -156,10 +158,12 @@ def _probe_table(probes: Iterable[tuple[str, ProbeLine]], style: Style) -> Itera
 
 
 def _candidate(candidate: TargetReport, reference: TargetReport, style: Style) -> Iterator[str]:
-    yield f"  {_paint('candidate', 'bold', style)} {candidate.target}: {candidate.cases} cases, {candidate.trials} recordings (beside the reference; not judged here)"
+    word, held = _paint("candidate", "bold", style), f"{candidate.cases} cases, {candidate.trials} recordings"
+    yield f"  {word} {printable(candidate.target)}: {held} (beside the reference; not judged here)"
     yield from _problems(candidate, style)
     for name, line in sorted(candidate.probes.items()):
         beside = reference.probes.get(name, ProbeLine())
         total, before = line.passed + line.failed, beside.passed + beside.failed
         if (line.passed, total) != (beside.passed, before):
-            yield f"    {name}: {line.passed} of {total} passed, {reference.target} {beside.passed} of {before}"
+            against = f"{printable(reference.target)} {beside.passed} of {before}"
+            yield f"    {printable(name, longest=60)}: {line.passed} of {total} passed, {against}"
