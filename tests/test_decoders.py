@@ -323,6 +323,7 @@ def parsed(*chunks: bytes) -> list[tuple[str, str]]:
         (b": a comment\n\ndata: a\n\n", [("", "a")]),
         (b"data: a\ndata:b\ndata:  c\n\n", [("", "a\nb\n c")]),
         (b"event: error\ndata: a\n\ndata: b\n\n", [("error", "a"), ("", "b")]),
+        (b"event: error\r\ndata: a\r\ndata: b\r\n\r\n", [("error", "a\nb")]),
         (b"event: ping\n\ndata: a\n\n", [("", "a")]),
         (b"data: a\n", [("", "a")]),
         (b"data: a", [("", "a")]),
@@ -457,6 +458,10 @@ def test_lower_case_method() -> None:
         ),
         (message(content="hi", function_call={"name": "", "arguments": ""}), Response(text="hi", stop_reason="stop")),
         (
+            message(tool_calls=[{"id": "a", "function": {"name": "f"}}], function_call={"name": "f", "arguments": "{}"}),
+            Response(tool_calls=(ToolCall(id="a", name="f"),), stop_reason="stop"),
+        ),
+        (
             message(tool_calls=[{"id": "a", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}]),
             Response(tool_calls=(ToolCall(id="a", name="sql", arguments="select 1"),), stop_reason="stop"),
         ),
@@ -530,6 +535,34 @@ def test_call_deltas(said: list[dict[str, Any]], calls: tuple[ToolCall, ...]) ->
     assert response == Response(tool_calls=calls, stop_reason="tool_calls", streamed=True)
 
 
+@pytest.mark.parametrize(
+    "body, text",
+    [
+        (b'{"choices": [{"message": {"content": "a\nb\x00"}}]}', "a\nb\x00"),
+        (b'{"choices": [{"message": {"content": "a"}, "logprobs": [NaN, -Infinity]}]}', "a"),
+        (b'\xef\xbb\xbf{"choices": [{"message": {"content": "a"}}]}', "a"),
+        (b'{"choices": [{"message": {"content": "caf\xe9"}}]}', "caf\ufffd"),
+        (b'{"choices": [{"message": {"content": "\\ud83d!"}}]}', "\ufffd!"),
+    ],
+)
+def test_loose_json(body: bytes, text: str) -> None:
+    """Control characters in strings, numbers that are none, a byte order mark, bytes that are not UTF-8, half a character."""
+    response = read(exchange(body))
+
+    assert (response.text, response.error) == (text, None)
+
+
+@pytest.mark.parametrize("depth", [300, 600, 100_000])
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("begin, end", [("[", "]"), ('{"message":', "}"), ('{"error":', "}"), ('{"detail":[', "]}")])
+def test_nested_deeply(depth: int, status: int, begin: str, end: str) -> None:
+    """A body nested deeper than Python goes is an error, not a crash."""
+    response = read(exchange(begin * depth + "1" + end * depth, status=status))
+
+    assert response.error is not None
+    assert response.error.status == status
+
+
 def test_split_surrogates() -> None:
     """A character whose two halves came in two events is one character; half a character alone becomes U+FFFD."""
     body = stream(*(f'{{"choices":[{{"delta":{{"content":"{half}"}}}}]}}' for half in ("\\ud83d", "\\ude00", "\\ud83d")))
@@ -577,6 +610,13 @@ def test_usage_details() -> None:
     response = read(exchange({**message(content="hi"), "usage": usage}))
 
     assert response.usage == Usage(input_tokens=9, reasoning_tokens=2, cached_tokens=4)
+
+
+def test_empty_finish() -> None:
+    """An empty finish reason after a real one says nothing."""
+    body = deltas({"content": "hi"}) + stream({"choices": [{"delta": {}, "finish_reason": ""}]})
+
+    assert read(exchange(body)).stop_reason == "stop"
 
 
 def test_model() -> None:
@@ -824,6 +864,14 @@ class TestBrokenConnection:
     def test_after_the_end(self, uri: str, whole: str) -> None:
         """An answer that the provider had ended is whole."""
         response = read(exchange(whole, uri=uri, timing=BROKEN))
+
+        assert (response.text, response.error) == ("hello", None)
+
+    def test_after_the_stop_reason(self, uri: str, whole: str) -> None:
+        """So is one whose reason to stop came, and only the mark of the end did not."""
+        body = whole[: whole.rindex("data:")]
+
+        response = read(exchange(body, uri=uri, timing=BROKEN))
 
         assert (response.text, response.error) == ("hello", None)
 
