@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
-from canary_replay import probes  # noqa: F401 - importing them registers them
 from canary_replay.digest import canonical
 from canary_replay.errors import UsageError
 from canary_replay.probing import BoundProbe, bind
@@ -21,6 +20,8 @@ def expectations(case: Case) -> tuple[BoundProbe, ...]:
 
     They apply to this case alone, whatever its tags. ``json = false`` and ``forbid_tool = false`` ask for nothing. Texts are
     found whatever their case: ``contains = "step"`` holds for "Step 1", and a marker leaks in capitals too.
+
+    The built-in probes must be registered: whoever calls this has imported ``canary_replay.probes``.
 
     :raises UsageError: a value is wrong (a pattern that does not compile, an empty list); the message names case and key.
     """

@@ -14,6 +14,7 @@ from canary_replay.probing import probe
 from canary_replay.response import Response
 from canary_replay.suite import Case
 
+Patterns = Annotated[tuple[Annotated[str, StringConstraints(min_length=1)], ...], Field(min_length=1)]
 Engine = Literal["re2", "python"]
 Search = Callable[[str], "Span | None"]
 
@@ -25,7 +26,7 @@ _BEYOND_RE2 = re.compile(r"\(\?(?:[=!(]|<[=!]|P=)|(?<!\\)(?:\\\\)*\\[1-9]")
 class PatternParameters(BaseModel):
     r"""Parameters of ``regex`` and ``not_regex``.
 
-    :ivar patterns: one regular expression or a list of them (``pattern`` is accepted too); found anywhere in the answer.
+    :ivar pattern: one regular expression or a list of them, found anywhere in the answer; ``patterns`` is another spelling.
         Flags stand in the pattern: ``(?i)`` ignores case, ``(?s)`` lets ``.`` match line ends, ``(?m)`` anchors at lines.
     :ivar engine: ``re2`` (linear time, no lookarounds or backreferences) or ``python`` (the ``re`` module, which has them, and
         which a hostile answer can keep busy for ever).
@@ -34,23 +35,30 @@ class PatternParameters(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
-        populate_by_name=True,
-        json_schema_extra={"examples": [{"pattern": r"A-\d{5}"}, {"pattern": "(?i)(é|日本)+", "engine": "python"}]},
+        json_schema_extra={"examples": [{"pattern": r"A-\d{5}"}, {"patterns": ["(?i)(é|日本)+", "x"], "engine": "python"}]},
     )
 
-    patterns: Annotated[tuple[Annotated[str, StringConstraints(min_length=1)], ...], Field(min_length=1, alias="pattern")]
+    pattern: Patterns | None = None
+    patterns: Patterns | None = None
     engine: Engine = "re2"
 
-    @field_validator("patterns", mode="before")
+    @field_validator("pattern", "patterns", mode="before")
     @classmethod
     def _one_is_a_list_of_one(cls, value: Any) -> Any:  # noqa: ANN401 - whatever the file holds
         return [value] if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _compiles(self) -> PatternParameters:
-        for pattern in self.patterns:
+        if (self.pattern is None) == (self.patterns is None):
+            raise ValueError("give 'pattern': one regular expression or a list of them")
+        for pattern in self.every:
             searcher(pattern, self.engine)
         return self
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        """The patterns, however they were spelled."""
+        return self.pattern or self.patterns or ()
 
 
 @probe("regex", category="format", parameters=PatternParameters, reads_case=False)
@@ -64,7 +72,7 @@ def regex(_case: Case, response: Response, parameters: PatternParameters) -> Sco
     Fails: ``Your order is on its way.`` with ``pattern = 'A-\d{5}'``.
     """
     found, missing = [], []
-    for pattern in parameters.patterns:
+    for pattern in parameters.every:
         if (span := searcher(pattern, parameters.engine)(response.text)) is None:
             missing.append(pattern)
         else:
@@ -72,7 +80,7 @@ def regex(_case: Case, response: Response, parameters: PatternParameters) -> Sco
     evidence = _in_order(found)
     if not missing:
         return Score(1.0, "", evidence)
-    return Score(len(found) / len(parameters.patterns), f"the answer does not match {_quoted(missing)}", evidence)
+    return Score(len(found) / len(parameters.every), f"the answer does not match {_quoted(missing)}", evidence)
 
 
 @probe("not_regex", category="safety", parameters=PatternParameters, reads_case=False)
@@ -86,7 +94,7 @@ def not_regex(_case: Case, response: Response, parameters: PatternParameters) ->
     Fails: ``REFUND by Friday`` with ``pattern = '(?i)refund.{0,40} by friday'``.
     """
     matched, spans = [], []
-    for pattern in parameters.patterns:
+    for pattern in parameters.every:
         if (span := searcher(pattern, parameters.engine)(response.text)) is not None:
             matched.append(pattern)
             spans.append(span)
@@ -113,8 +121,6 @@ def _re2_searcher(pattern: str) -> Search:
         compiled = re2.compile(pattern, options=options)
     except re2.error as problem:
         raise ValueError(_refusal(pattern, problem.args[0])) from None
-    except UnicodeEncodeError:
-        raise ValueError(f"the pattern {pattern!r} is not valid Unicode text") from None
 
     def search(text: str) -> Span | None:
         if not text.isascii():

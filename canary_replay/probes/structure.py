@@ -173,7 +173,6 @@ def compiled(schema: bytes) -> Validator:
     :raises ValueError: it is no schema of its draft, or refers to something outside itself.
     """
     import jsonschema  # 80 ms that a suite without schemas never pays
-    import referencing.exceptions
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped] # it ships no types
 
     given = msgspec.json.decode(schema)
@@ -188,17 +187,15 @@ def compiled(schema: bytes) -> Validator:
     checker = jsonschema.validators.extend(draft, {"pattern": _pattern})
     # An explicit registry: without one, jsonschema would fetch a remote $ref over the network.
     validator: Validator = checker(given, registry=REGISTRY, format_checker=_formats())
-    try:
-        _check_references(given, draft)
-    except referencing.exceptions.Unresolvable as problem:
-        raise ValueError(
-            f"the schema refers to {problem.ref!r}, which is not inside it; put that under $defs, nothing is downloaded"
-        ) from None
+    _check_references(given, draft)
     return validator
 
 
 def _check_references(schema: dict[str, Any], draft: Any) -> None:  # noqa: ANN401 - jsonschema's validator classes are untyped
-    """Look up every ``$ref`` once, so that a wrong one is found when the suite is loaded."""
+    """Look up every ``$ref`` once, so that a wrong one is found when the suite is loaded.
+
+    :raises ValueError: one of them leads nowhere.
+    """
     from jsonschema_specifications import REGISTRY
     from referencing.jsonschema import specification_with
 
@@ -210,8 +207,19 @@ def _check_references(schema: dict[str, Any], draft: Any) -> None:  # noqa: ANN4
         if isinstance(resource.contents, dict):
             for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
                 if isinstance(reference := resource.contents.get(keyword), str):
-                    resolver.lookup(reference)
+                    _look_up(resolver, reference)
         pending += [(inner, resolver.in_subresource(inner)) for inner in resource.subresources()]
+
+
+def _look_up(resolver: Any, reference: str) -> None:  # noqa: ANN401 - generic there
+    from referencing.exceptions import Unresolvable
+
+    try:
+        resolver.lookup(reference)
+    except Unresolvable:
+        raise ValueError(
+            f"the schema refers to {reference!r}, which is not inside it; put that under $defs, nothing is downloaded"
+        ) from None
 
 
 def _pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Any:  # noqa: ANN401 - jsonschema's signature
