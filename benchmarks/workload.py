@@ -37,12 +37,12 @@ pattern = 'A-\\d{5}'
 name = "json-keys"
 use = "json"
 scope = "json"
-required = ["order_id", "city", "total", "items", "summary"]
+keys = ["order_id", "city", "total", "items", "summary"]
 
 [[probes_inline]]
 name = "length"
 use = "length"
-max_characters = 1600
+max = 1600
 
 [[probes_inline]]
 name = "no-refusal"

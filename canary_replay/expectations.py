@@ -47,7 +47,7 @@ def check_expectations(case: Case) -> None:
 _Rule = tuple[str, dict[str, Any]]  # the registered probe and its parameters
 _RULES: dict[str, Callable[[Any, Expect], _Rule | None]] = {
     "json": lambda wanted, _: ("json", {}) if wanted else None,
-    "required": lambda keys, _: ("json", {"required": keys}),
+    "required": lambda keys, _: ("json", {"keys": keys}),
     "json_schema": lambda schema, _: ("json_schema", {"schema": schema}),
     "tool": lambda name, _: ("tool_called", {"tool": name}),
     "arguments": lambda arguments, expect: ("tool_arguments", {"tool": expect.tool, "arguments": arguments}),

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ FORMAT = 1
 T = TypeVar("T")
 
 
-class Approval(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """A line of ``approvals.jsonl``.
 
     :ivar action: ``first`` (a case that was never approved before).
@@ -70,10 +70,17 @@ def append(path: Path, new: Iterable[Approval]) -> None:
     if not lines:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab") as file:
+    with open(path, "a+b") as file:
+        if file.tell() and not _ends_a_line(file):  # an editor stripped the last line end
+            lines = b"\n" + lines
         file.write(lines)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _ends_a_line(file: BinaryIO) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
 
 
 # ------------------------------------------------------------------------------------------------ the scorecard

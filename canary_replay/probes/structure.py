@@ -29,18 +29,18 @@ _PROBLEMS_SHOWN = 3
 class JsonParameters(BaseModel):
     """Parameters of ``json``.
 
-    :ivar required: keys that the value, an object, must have at its top level.
+    :ivar keys: keys that the value, an object, must have at its top level.
     :ivar fenced: whether the value may stand in a Markdown code fence that is the whole answer.
     """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, json_schema_extra={"examples": [{}, {"required": ["status", "summary"], "fenced": True}]}
+        extra="forbid", frozen=True, json_schema_extra={"examples": [{}, {"keys": ["status", "summary"], "fenced": True}]}
     )
 
-    required: Annotated[tuple[Annotated[str, StringConstraints(min_length=1)], ...], Field(min_length=1)] | None = None
+    keys: Annotated[tuple[Annotated[str, StringConstraints(min_length=1)], ...], Field(min_length=1)] | None = None
     fenced: bool = False
 
-    @field_validator("required", mode="before")
+    @field_validator("keys", mode="before")
     @classmethod
     def _one_is_a_list_of_one(cls, value: Any) -> Any:  # noqa: ANN401 - whatever the file holds
         return [value] if isinstance(value, str) else value
@@ -83,21 +83,21 @@ def json(_case: Case, response: Response, parameters: JsonParameters) -> Score:
     Why it matters: a program reads it, and "Here is your JSON:" or a Markdown fence breaks that program.
     The score is 0 when it is not JSON, and otherwise the share of the required keys that are there.
 
-    Passes: ``{"status": "ok", "summary": "done"}`` with ``required = ["status", "summary"]``.
+    Passes: ``{"status": "ok", "summary": "done"}`` with ``keys = ["status", "summary"]``.
     Fails: the same in a code fence (unless ``fenced = true``); ``{"status": "ok"}`` (score 0.5).
     """
     try:
         value = json_answer(response.text, fenced=parameters.fenced)
     except ValueError as problem:
         return Score(0.0, str(problem))
-    if not parameters.required:
+    if not parameters.keys:
         return Score(1.0)
     if not isinstance(value, dict):
-        return Score(0.0, f"the answer is {_kind(value)}, not an object with the keys {_keys(parameters.required)}")
-    missing = [key for key in parameters.required if key not in value]
+        return Score(0.0, f"the answer is {_kind(value)}, not an object with the keys {_keys(parameters.keys)}")
+    missing = [key for key in parameters.keys if key not in value]
     if not missing:
         return Score(1.0)
-    return Score(1 - len(missing) / len(parameters.required), f"the object lacks {_keys(missing)}")
+    return Score(1 - len(missing) / len(parameters.keys), f"the object lacks {_keys(missing)}")
 
 
 @probe("json_schema", category="format", parameters=JsonSchemaParameters, reads_case=False)
