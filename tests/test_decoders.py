@@ -328,7 +328,7 @@ def parsed(*chunks: bytes) -> list[tuple[str, str]]:
         (b"data: a\n", [("", "a")]),
         (b"data: a", [("", "a")]),
         (b"id: 7\nretry: 10\ndata\n\n", [("", "")]),
-        (b"data: caf\xe9\n\n", [("", "caf\ufffd")]),
+        (b"data: Z\xfcrich\n\n", [("", "Z\ufffdrich")]),
         (b'{"error": {}}\n', [("", '{"error": {}}')]),
         (b"", []),
     ],
@@ -541,7 +541,7 @@ def test_call_deltas(said: list[dict[str, Any]], calls: tuple[ToolCall, ...]) ->
         (b'{"choices": [{"message": {"content": "a\nb\x00"}}]}', "a\nb\x00"),
         (b'{"choices": [{"message": {"content": "a"}, "logprobs": [NaN, -Infinity]}]}', "a"),
         (b'\xef\xbb\xbf{"choices": [{"message": {"content": "a"}}]}', "a"),
-        (b'{"choices": [{"message": {"content": "caf\xe9"}}]}', "caf\ufffd"),
+        (b'{"choices": [{"message": {"content": "Z\xfcrich"}}]}', "Z\ufffdrich"),
         (b'{"choices": [{"message": {"content": "\\ud83d!"}}]}', "\ufffd!"),
     ],
 )
