@@ -105,7 +105,7 @@ def read_answer(interaction: Interaction, *, take_body: Take, take_event: Take) 
     answer = Answer()
     response = interaction.response
     streamed = sse.is_event_stream(response)
-    if not 200 <= response.status < 300:  # noqa: PLR2004 - the range of HTTP's successes
+    if not 200 <= response.status < 300:
         answer.fail(http_failure(interaction))
     elif streamed:
         _read_stream(answer, interaction, take_event)
