@@ -26,7 +26,7 @@ from canary_replay.capture import FailedExchange, Limits
 from canary_replay.decoders.failures import broken_off, http_failure
 from canary_replay.decoding import UndecodableError, decode
 from canary_replay.digest import digest_of
-from canary_replay.errors import ProviderError, UsageError, unknown
+from canary_replay.errors import ProviderError, UsageError, nearest, unknown
 from canary_replay.interaction import Interaction, header
 from canary_replay.recording import Recording, bytes_digest
 from canary_replay.redact import Redactor
@@ -613,11 +613,13 @@ def _why_not_sent(litellm: Any, model: str, error: Exception) -> str:  # noqa: A
         missing = litellm.validate_environment(model).get("missing_keys") or []
     except Exception:  # noqa: BLE001 - this is only a hint, from a library that raises anything
         missing = []
-    if missing and isinstance(error, litellm.exceptions.AuthenticationError):
-        return f"model {model!r} needs a key: set {' and '.join(missing)}"
-    message = " ".join(str(error).split())
+    message = " ".join(str(error).partition("Traceback (most recent call last)")[0].split())
+    if missing and re.search(r"credential|api.?key", message, re.IGNORECASE):
+        return f"model {model!r} needs a key; LiteLLM looks for {', '.join(missing)} in the environment"
     if "LLM Provider NOT provided" in message:
-        return f"LiteLLM does not know the provider of model {model!r}; write 'provider/model', for example 'openai/gpt-5-mini'"
+        known = [getattr(provider, "value", str(provider)) for provider in litellm.provider_list]
+        near = nearest(model.partition("/")[0], known) or "openai"
+        return f"LiteLLM does not know the provider of model {model!r}; write 'provider/model', for example '{near}/...'"
     return f"model {model!r} cannot be asked: {message[:300]}"
 
 
