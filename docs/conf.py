@@ -56,7 +56,7 @@ def setup(app: Sphinx) -> None:
 
 def write_pages() -> None:
     """The page of the suite file, and those of the probes; pages of probes that are gone are removed."""
-    write(REFERENCE / "suite-file.rst", suite_page())
+    write(REFERENCE / "suite-keys.rst", suite_page())
     write_probe_pages(REFERENCE / "probes")
 
 
@@ -69,7 +69,7 @@ def write(page: Path, text: str) -> None:
 
 def suite_page() -> str:
     """The tables of a suite file, each with its keys."""
-    lines = [*heading("Suite files", "="), cleandoc(canary_replay.suite.__doc__ or ""), ""]
+    lines = [*heading("Keys of a suite file", "="), cleandoc(canary_replay.suite.__doc__ or ""), ""]
     lines += ["A key that a table does not know is an error. Paths of files are relative to the suite file.", ""]
     for name, model in SUITE_TABLES.items():
         about = cleandoc(model.__doc__ or "").partition("\n\n")[0]
