@@ -24,5 +24,5 @@ def digest_of(value: object) -> str:
 
 
 def canonical(value: object) -> bytes:
-    """A JSON-like value as compact JSON with sorted keys: equal values give equal bytes."""
+    """A JSON-like value as compact JSON: equal values give equal bytes. Keys are sorted, a Struct's fields stand as it names them."""
     return _canonical.encode(value)

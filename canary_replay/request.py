@@ -46,7 +46,7 @@ def request_key(request: Request) -> str:
 
 def changes(then: Request, now: Request) -> tuple[Change, ...]:
     """Every field that differs, by its path (``messages[0].content``, ``parameters.temperature``), in a fixed order."""
-    return tuple(_walk("", msgspec.to_builtins(then), msgspec.to_builtins(now)))
+    return tuple(_walk("", msgspec.structs.asdict(then), msgspec.structs.asdict(now)))
 
 
 def _walk(path: str, then: Any, now: Any) -> list[Change]:  # noqa: ANN401 - any JSON
