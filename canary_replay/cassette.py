@@ -54,12 +54,15 @@ def digest_of_recordings(key: str, recordings: Iterable[Recording]) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ where it stands
+_is_safe = re.compile(r"[a-z0-9_-]{1,80}").fullmatch
+
+
 def file_name(name: str) -> str:
     """A file name, without its ending, for any text: itself where it is safe everywhere, else a slug and a digest.
 
     Safe is ``[a-z0-9_-]``, at most 80 characters, and no name that Windows reserves.
     """
-    if re.fullmatch(r"[a-z0-9_-]{1,80}", name) and name not in _WINDOWS_RESERVED:
+    if _is_safe(name) and name not in _WINDOWS_RESERVED:
         return name
     slug = re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:60]
     return f"{slug or 'case'}-{digest(name.encode())[:12]}"
@@ -70,9 +73,14 @@ def target_folder(root: Path, suite: str, target: str) -> Path:
     return root / "cassettes" / file_name(suite) / file_name(target)
 
 
+def cassette_folder(root: Path, suite: str, target: str) -> Path:
+    """The folder of a target's cassette files."""
+    return target_folder(root, suite, target) / "cases"
+
+
 def cassette_path(root: Path, suite: str, target: str, case: str) -> Path:
     """The cassette file of a case."""
-    return target_folder(root, suite, target) / "cases" / f"{file_name(case)}.json"
+    return cassette_folder(root, suite, target) / f"{file_name(case)}.json"
 
 
 # ------------------------------------------------------------------------------------------------ the stored shapes
@@ -392,7 +400,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ reading
-def read(path: Path, *, shown: str | None = None) -> Cassette | None:
+def read(path: Path | str, *, shown: str | None = None) -> Cassette | None:
     """A cassette without its interactions; None when there is no such file (missing is not damaged).
 
     :param shown: how messages call the file; its path by default.
@@ -405,7 +413,7 @@ def read(path: Path, *, shown: str | None = None) -> Cassette | None:
     return _load(_checked(head.metadata.canary, shown or str(path)), None)
 
 
-def read_whole(path: Path, *, shown: str | None = None) -> Cassette | None:
+def read_whole(path: Path | str, *, shown: str | None = None) -> Cassette | None:
     """A cassette with its interactions; None when there is no such file.
 
     :raises DamagedFileError: the file cannot be read; the message names file and place.
@@ -427,7 +435,7 @@ def read_whole(path: Path, *, shown: str | None = None) -> Cassette | None:
     return _load(head, interactions)
 
 
-def _bytes_of(path: Path, shown: str) -> bytes | None:
+def _bytes_of(path: Path | str, shown: str) -> bytes | None:
     try:
         with open(path, "rb") as file:
             return file.read()

@@ -19,10 +19,9 @@ from canary_replay.answering import Answerer, resolve
 from canary_replay.cassette import Cassette
 from canary_replay.embedded import serving
 from canary_replay.errors import CanaryError, UsageError
-from canary_replay.expectations import expectations
 from canary_replay.modes.selecting import EVERYTHING, Selection, selected
 from canary_replay.outcome import accepted
-from canary_replay.project import CaseRef, LoadedSuite, Project, ResolvedTarget, request_for
+from canary_replay.project import CaseRef, LoadedSuite, Project, ResolvedTarget, expected_of, request_for
 from canary_replay.provider import Call, Provider, ask_trial, load_provider
 from canary_replay.recording import Recording
 from canary_replay.redact import Redactor, secrets_from
@@ -148,6 +147,7 @@ def _plan(project: Project, selection: Selection) -> Iterator[_Planned]:
                 continue
             approved = _approved_cases(project, suite, target)
             for ref, case in suite.cases(selected(suite, selection)):
+                expected_of(ref, case)  # a wrong expectation is told before anything is asked
                 yield _plan_case(project, suite, target, ref, case, kept, approved)
 
 
@@ -221,7 +221,13 @@ class _Asker:
     """Asks the trials of one target, a few at a time, and hands each recording over as it comes."""
 
     def __init__(
-        self, plans: Sequence[_Planned], provider: Provider, answerer: Answerer, call: Call, by: dict[str, str], redactor: Redactor
+        self,
+        plans: Sequence[_Planned],
+        provider: Provider,
+        answerer: Answerer,
+        call: Call,
+        by: dict[str, str],
+        redactor: Redactor,
     ) -> None:
         self._plans = plans
         self._provider = provider
@@ -428,7 +434,7 @@ def _approve(
     shown = path.relative_to(project.root).as_posix()
     lines = [line for line in ledger.read_scorecard(path, shown=shown) if line.case not in new]
     for plan, recordings in cases:
-        checks = (*suite.probes, *expectations(plan.case))
+        checks = (*suite.probes, *expected_of(plan.ref, plan.case))
         lines += [accepted(outcome) for recording in recordings for outcome in score_recording(checks, plan.case, recording)]
     ledger.write_scorecard(path, lines)
     at, who = datetime.now(UTC).isoformat(timespec="seconds"), who_am_i(environ)

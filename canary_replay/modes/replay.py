@@ -10,13 +10,21 @@ from typing import Any
 from canary_replay import cassette as cassettes
 from canary_replay.comparing import compare
 from canary_replay.errors import DamagedFileError
-from canary_replay.expectations import expectations
 from canary_replay.gating import CANNOT_JUDGE, REVIEW, USAGE, Judge, Reason, Rule, decide
 from canary_replay.ledger import Scorecard, scorecard_path
 from canary_replay.modes.selecting import EVERYTHING, Selection, selected
 from canary_replay.outcome import AcceptedOutcome, Outcome
 from canary_replay.probing import BoundProbe
-from canary_replay.project import CaseRef, LoadedSuite, Project, ResolvedTarget, dead_scopes, request_for, unmatched_cases
+from canary_replay.project import (
+    CaseRef,
+    LoadedSuite,
+    Project,
+    ResolvedTarget,
+    dead_scopes,
+    expected_of,
+    request_for,
+    unmatched_cases,
+)
 from canary_replay.recording import Recording
 from canary_replay.redact import Redactor, secrets_from
 from canary_replay.reporting import CaseResult, ProbeLine, Problem, Report, SuiteReport, TargetReport
@@ -157,6 +165,9 @@ class Scorer:
         self.probes = [bound for bound in suite.probes if selection.wants(bound.name, bound.category)]
         self.rule = suite.suite.pass_
         self.trials = suite.suite.trials
+        self._folders = {  # text, not paths: building a path costs as much as scoring with a probe
+            name: self._shown(cassettes.cassette_folder(suite.root, suite.name, name)) for name in targets
+        }
         self._gone: list[AcceptedOutcome] = []
         self._nearest: _Nearest | None = None
 
@@ -171,15 +182,15 @@ class Scorer:
         for ref, case in self.suite.cases(refs):
             then = [one for one in accepted.of(ref.id, skipped=self._gone.append) if self.selection.wants(one.probe, "")]
             yield from self._flush_gone()
-            checks = [*self.probes, *self._expected(case)]
+            checks = [*self.probes, *self._expected(ref, case)]
             for target in self.targets:
                 yield self._case(ref, case, target, checks, then if target.name == self.suite.reference else None)
         if to_the_end:
             accepted.rest(skipped=self._gone.append)
             yield from self._flush_gone()
 
-    def _expected(self, case: Case) -> list[BoundProbe]:
-        return [bound for bound in expectations(case) if self.selection.wants(bound.name, "expectation")]
+    def _expected(self, ref: CaseRef, case: Case) -> list[BoundProbe]:
+        return [bound for bound in expected_of(ref, case) if self.selection.wants(bound.name, "expectation")]
 
     def _flush_gone(self) -> Iterator[CaseResult]:
         """Cases that have accepted outcomes but are no longer asked; told only when the whole suite is replayed."""
@@ -200,8 +211,7 @@ class Scorer:
         then: Sequence[AcceptedOutcome] | None,
     ) -> CaseResult:
         """One case of one target; ``then`` is None for a candidate, which has no scorecard."""
-        path = cassettes.cassette_path(self.suite.root, self.suite.name, target.name, ref.id)
-        recordings, problem = self._stored(ref, case, target, path)
+        recordings, problem = self._stored(ref, case, target)
         outcomes: list[Outcome] = []
         for recording in recordings:
             outcomes += score_recording(checks, case, recording)
@@ -220,15 +230,13 @@ class Scorer:
             problem=problem,
         )
 
-    def _stored(
-        self, ref: CaseRef, case: Case, target: ResolvedTarget, path: Path
-    ) -> tuple[tuple[Recording, ...], Problem | None]:
+    def _stored(self, ref: CaseRef, case: Case, target: ResolvedTarget) -> tuple[tuple[Recording, ...], Problem | None]:
         """The recordings to score, and what is wrong with them; a stale or damaged cassette gives none."""
-        shown = self._shown(path)
+        shown = f"{self._folders[target.name]}/{cassettes.file_name(ref.id)}.json"
         request = request_for(case, target, self.suite)
         key = request_key(request)
         try:
-            stored = cassettes.read(path, shown=shown)
+            stored = cassettes.read(f"{self.suite.root}/{shown}", shown=shown)
             if stored is not None:
                 cassettes.same_identity(stored, suite=self.suite.name, target=target.name, case=ref.id, shown=shown)
         except DamagedFileError as error:
@@ -308,5 +316,3 @@ def _answer(recording: Recording) -> Any:  # noqa: ANN401 - any hashable form of
         return recording.digest
     calls = tuple((call.name, call.arguments) for call in response.tool_calls)
     return (response.text, calls, response.stop_reason, response.refusal)
-
-
