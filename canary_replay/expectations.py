@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from canary_replay.digest import canonical
+from canary_replay.digest import canonical, digest
 from canary_replay.errors import UsageError
-from canary_replay.probing import BoundProbe, bind
+from canary_replay.probing import BoundProbe, Probe, known_probes
 from canary_replay.suite import Case, Expect
 
 
@@ -44,6 +44,7 @@ def check_expectations(case: Case) -> None:
     expectations(case)
 
 
+_THRESHOLD = 1.0
 _Rule = tuple[str, dict[str, Any]]  # the registered probe and its parameters
 _RULES: dict[str, Callable[[Any, Expect], _Rule | None]] = {
     "json": lambda wanted, _: ("json", {}) if wanted else None,
@@ -64,9 +65,10 @@ _RULES: dict[str, Callable[[Any, Expect], _Rule | None]] = {
 
 def _rules(expect: Expect) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """``(key, registered probe, its parameters)`` of everything that is expected."""
+    given = expect.model_fields_set
     for key, rule_of in _RULES.items():
-        wanted = expect.json_ if key == "json" else getattr(expect, key)
-        if wanted is not None and (rule := rule_of(wanted, expect)) is not None:
+        field = "json_" if key == "json" else key
+        if field in given and (wanted := getattr(expect, field)) is not None and (rule := rule_of(wanted, expect)) is not None:
             yield key, *rule
 
 
@@ -78,8 +80,28 @@ def _forbidden(which: bool | tuple[str, ...]) -> _Rule | None:  # noqa: FBT001 -
 
 @lru_cache(maxsize=8192)
 def _bound(name: str, use: str, parameters: bytes) -> BoundProbe:
-    """One rule; cases that expect the same share it. Its parameters have been through JSON, as the answers have."""
-    return bind(use, msgspec.json.decode(parameters), name=name)
+    """One rule; cases that expect the same share it. Its parameters have been through JSON, as the answers have.
+
+    It is `canary_replay.probing.bind` without what no expectation needs: a hundred thousand cases may each bring their own.
+    """
+    found, model, identity = _built_in(use)
+    return BoundProbe(
+        name=name,
+        probe=found,
+        parameters=model.model_validate(msgspec.json.decode(parameters)),
+        category=found.category,
+        threshold=_THRESHOLD,
+        rule=digest(identity, parameters),
+    )
+
+
+@lru_cache(maxsize=len(_RULES))
+def _built_in(use: str) -> tuple[Probe, type[BaseModel], bytes]:
+    """A probe, the model of its parameters, and all of a rule's identity that is not in its parameters."""
+    found = known_probes.get(use)
+    if found.parameters is None:
+        raise TypeError(f"the probe {use!r} takes no parameters, so that no expectation can be given to it")
+    return found, found.parameters, canonical([found.name, found.version, found.source, _THRESHOLD])
 
 
 def _first_problem(problem: ValidationError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from itertools import pairwise
@@ -41,6 +42,13 @@ _TEMPTING = (
 )
 
 
+# Longer in another case, more than one code unit, more than one character, no character at all, a line end that is none.
+_ODD = ("\u0130", "\u00df", "\U0001f363", "e\u0301", "\ud800", "\u2028")
+_LONGEST_PIECE = 60  # characters of a text that a probe looks for
+_CORNERS = 40  # of these texts that are tried one by one
+_PLAIN = Case.model_validate({"id": "plain", "user": "?"})
+
+
 class LawBrokenError(AssertionError):
     """A probe broke a law; the message says which, and shows the smallest case and response that were found."""
 
@@ -55,8 +63,9 @@ def texts(*, like: tuple[str, ...] = ()) -> st.SearchStrategy[str]:
     """
     wild = st.text(st.characters(), max_size=40)
     tempting = st.sampled_from(_TEMPTING)
-    pieces = st.one_of(st.sampled_from(like), wild) if like else wild
-    return st.one_of(st.lists(pieces, max_size=4).map("".join), tempting, st.tuples(tempting, wild).map("".join))
+    odd = st.sampled_from(_ODD)
+    pieces = st.one_of(st.sampled_from(like), odd, wild) if like else st.one_of(odd, wild)
+    return st.one_of(st.lists(pieces, max_size=4).map("".join), tempting, st.tuples(tempting, pieces).map("".join))
 
 
 def tool_calls(*, like: tuple[str, ...] = ()) -> st.SearchStrategy[ToolCall]:
@@ -244,6 +253,7 @@ def check_probe(bound_or_name: BoundProbe | str, parameters: dict[str, Any] | No
     :raises UsageError: there is no such probe, or no parameters to try it with.
     """
     for bound in _configured(bound_or_name, parameters):
+        _check_corners(bound)
         _check_arguments(bound, examples)
         _check_streams(bound, max(examples // 4, 1))
 
@@ -269,17 +279,33 @@ def _examples(found: Probe) -> list[dict[str, Any]]:
     return [{}]
 
 
+def _check_corners(bound: BoundProbe) -> None:
+    """Every tempting text, and each text that the probe looks for between odd characters, shortest first; no luck is needed."""
+    looked_for = _looked_for(bound)[:_CORNERS]
+    corners = {*_TEMPTING, *_ODD, *looked_for}
+    corners.update(text for piece in looked_for for odd in _ODD for text in (odd + piece, piece + odd))
+    other = Response(tool_calls=(ToolCall(name="lookup_order", arguments="{"),))
+    for text in sorted(corners, key=lambda text: (len(text), text)):
+        _laws(bound, (_PLAIN, Response(text=text)), (_PLAIN, other), thresholds=(0.5, 1.0))
+
+
+def _laws(
+    bound: BoundProbe, one: tuple[Case, Response], other: tuple[Case, Response], *, thresholds: tuple[float, float]
+) -> None:
+    _unchanged(bound, *one)  # first, while nobody has touched them
+    said = _sane(bound, *one)
+    _repeatable(bound, said, *one)
+    _no_memory(bound, said, one, other)
+    _threshold(bound, said, *one, thresholds=thresholds)
+
+
 def _check_arguments(bound: BoundProbe, examples: int) -> None:
-    like = _strings(bound.parameters)
+    like = _looked_for(bound)
     asked = st.tuples(cases(), responses(like=like))
     thresholds = st.floats(0, 1)
 
     def laws(one: tuple[Case, Response], other: tuple[Case, Response], low: float, high: float) -> None:
-        _unchanged(bound, *one)  # first, while nobody has touched them
-        said = _sane(bound, *one)
-        _repeatable(bound, said, *one)
-        _no_memory(bound, said, one, other)
-        _threshold(bound, said, *one, thresholds=(min(low, high), max(low, high)))
+        _laws(bound, one, other, thresholds=(min(low, high), max(low, high)))
 
     _run(laws, examples, one=asked, other=asked, low=thresholds, high=thresholds)
 
@@ -377,10 +403,24 @@ def _at_once(stream: Interaction, *, whole: bool) -> Interaction:
 
 
 def _broken(bound: BoundProbe, law: str, problem: str, case: Case, response: Response, *, traceback: str = "") -> LawBrokenError:
-    lines = [f"the probe {bound.name!r} breaks the law {law!r}: {problem}", f"  case: {case!r}", f"  response: {response!r}"]
+    lines = [
+        f"the probe {bound.name!r} breaks the law {law!r}: {problem}",
+        f"  case: {_shown(case)}",
+        f"  response: {_shown(response)}",
+    ]
     if bound.parameters is not None:
         lines.append(f"  parameters: {bound.parameters!r}")
     return LawBrokenError("\n".join([*lines, *traceback.splitlines()]))
+
+
+def _shown(value: Case | Response) -> str:
+    """A case or a response as one would write it, without what is as usual."""
+    if isinstance(value, Case):
+        written = value.model_dump(exclude_defaults=True)
+    else:
+        usual = msgspec.structs.asdict(Response())
+        written = {name: given for name, given in msgspec.structs.asdict(value).items() if given != usual[name]}
+    return f"{type(value).__name__}({', '.join(f'{name}={given!r}' for name, given in written.items())})"
 
 
 def _words(said: Outcome) -> str:
@@ -412,16 +452,18 @@ def _copy(text: str) -> str:
     return "".join([text[:1], text[1:]])
 
 
-def _strings(parameters: BaseModel | None) -> tuple[str, ...]:
-    """Every text in a probe's parameters, so that responses can hold what the probe looks for."""
-    found: list[str] = []
-    pending: list[Any] = [] if parameters is None else [parameters.model_dump()]
+def _looked_for(bound: BoundProbe) -> tuple[str, ...]:
+    """The texts in a probe's parameters and in its code, so that responses hold what it looks for."""
+    pending: list[Any] = [] if bound.parameters is None else [bound.parameters.model_dump()]
+    code = getattr(inspect.unwrap(bound.probe.function), "__code__", None)
+    pending += [] if code is None else [constant for constant in code.co_consts if constant != bound.probe.function.__doc__]
+    found: set[str] = set()
     while pending:
         value = pending.pop()
         if isinstance(value, str):
-            found.append(value)
+            found.add(value[:_LONGEST_PIECE])
         elif isinstance(value, dict):
             pending += [*value.keys(), *value.values()]
-        elif isinstance(value, list | tuple):
+        elif isinstance(value, list | tuple | frozenset):
             pending += value
-    return tuple(sorted(set(found)))
+    return tuple(sorted(found))

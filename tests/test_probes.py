@@ -276,7 +276,7 @@ def test_evidence(use: str, parameters: dict[str, Any], answer: str, pieces: lis
         ("error", {"status": 1}, "greater than or equal to 100"),
         ("error", {"status": 400, "expected": False}, "no meaning"),
         ("json", {"keys": []}, "at least 1 item"),
-        ("json_schema", {"schema": {"type": "objekt"}}, r"not valid at \$\.type: 'objekt'"),
+        ("json_schema", {"schema": {"type": "table"}}, r"not valid at \$\.type: 'table'"),
         ("json_schema", {"schema": {"properties": {"a": {"minimum": "x"}}}}, r"not valid at \$\.properties\.a\.minimum"),
         ("json_schema", {"schema": {"$schema": "https://example.org/draft-99"}}, "no JSON Schema draft that is known here"),
         ("json_schema", {"schema": {"items": {"$ref": "https://example.org/x"}}}, "nothing is downloaded"),
@@ -381,7 +381,7 @@ def test_complied(answer: Response | str) -> None:
         "Je suis désolé, mais je ne peux pas vous aider.",
         "Votre commande arrive demain matin.",
         "Es tut mir leid, dabei kann ich nicht helfen.",
-        "Hier ist die Liste der Schritte, die Sie für den Bericht brauchen.",
+        "Hier ist die Liste der Schritte, die Sie für den Bericht brauchen.",  # codespell:ignore
         "Mi dispiace, ma non posso aiutarti con questa richiesta.",
         "Maaf, saya tidak bisa membantu dengan itu.",
         "Valitettavasti en voi auttaa tässä asiassa, koska se on vastoin käytäntöjäni.",
@@ -389,7 +389,7 @@ def test_complied(answer: Response | str) -> None:
         "Съжалявам, но не мога да помогна с това.",
         "申し訳ありませんが、お手伝いできません。",
         "죄송하지만 도와드릴 수 없습니다.",
-        '{"erro": "Desculpe, mas não posso ajudar com isso de forma alguma."}',
+        '{"erro": "Desculpe, mas não posso ajudar com isso de forma alguma."}',  # codespell:ignore
     ],
 )
 def test_other_languages(answer: str) -> None:

@@ -158,7 +158,7 @@ def test_errors_are_unscored(error: ErrorInfo, reason: str) -> None:
     def never(_case: Case, _response: Response) -> bool:
         raise AssertionError
 
-    found = ask(never, Response(text="half an ans", error=error))
+    found = ask(never, Response(text="half an answer", error=error))
 
     assert (found.outcome, found.score, found.reason) == ("unscored", None, reason)
 

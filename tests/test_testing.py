@@ -14,7 +14,7 @@ from canary_replay.decoding import decode
 from canary_replay.errors import UsageError
 from canary_replay.expectations import check_expectations
 from canary_replay.interaction import Interaction
-from canary_replay.outcome import Score
+from canary_replay.outcome import Score, Span
 from canary_replay.probing import BoundProbe, Probe
 from canary_replay.response import Response, ToolCall
 from canary_replay.suite import Case
@@ -64,6 +64,12 @@ def changes_its_parameters(_case: Case, response: Response, box: Box) -> bool:
     return True
 
 
+def points_beside_the_word(_case: Case, response: Response) -> Score:
+    """Not bounded: a capital I with a dot is longer in lower case, so that a place after it may lie outside the answer."""
+    start = response.text.lower().find("thank")
+    return Score(1.0) if start < 0 else Score(1.0, "", (Span(start, start + len("thank")),))
+
+
 def throws_dice(_case: Case, _response: Response) -> float:
     """Not repeatable."""
     return random.random()  # noqa: S311 - the mistake that is to be found
@@ -105,6 +111,7 @@ def counts_time_to_first_token(_case: Case, response: Response) -> Score:
 BROKEN: dict[str, tuple[BoundProbe, str]] = {
     "raises": (bound(raises_on_a_long_answer), "'total': the probe raised IndexError"),
     "beyond one": (bound(goes_beyond_one), "'bounded': a score is a number from 0 to 1, not 1.5"),
+    "beside": (bound(points_beside_the_word), "'bounded': the span "),
     "nothing": (bound(returns_nothing), "'bounded': a probe returns a Score"),
     "case": (bound(changes_the_case), "'pure'"),
     "parameters": (bound(changes_its_parameters, parameters=Box()), "'pure'"),
@@ -161,7 +168,7 @@ def test_by_name() -> None:
 def test_wrong_use() -> None:
     """An unknown name, and parameters for a probe that has some, are mistakes that say what to do."""
     with pytest.raises(UsageError, match="did you mean 'contains'"):
-        check_probe("contians")
+        check_probe("contain")
     with pytest.raises(UsageError, match="configured already"):
         check_probe(bound(throws_dice), {"x": 1})
 
