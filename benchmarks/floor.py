@@ -1,4 +1,4 @@
-"""The floor: one plain loop over the same files (cases, cassettes, scorecard) with five checks and a result file; no product code."""
+"""The floor: one plain loop over the same files (cases, cassettes, scorecard), five checks, a result file; no product code."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ KEYS = {"order_id", "city", "total", "items", "summary"}
 
 
 class Expect(msgspec.Struct):
+    """What the case file expects."""
+
     contains: str
 
 
 class Case(msgspec.Struct):
+    """A line of the case file."""
+
     id: str
     tags: list[str]
     input: str
@@ -28,27 +32,39 @@ class Case(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
+    """The stored answer's text, as lines."""
+
     text: list[str]
 
 
 class Stored(msgspec.Struct):
+    """One recording."""
+
     response: Answer
     digest: str
 
 
 class Canary(msgspec.Struct):
+    """Our part of the metadata."""
+
     recordings: list[Stored]
 
 
 class Metadata(msgspec.Struct):
+    """The metadata of a cassette."""
+
     canary: Canary
 
 
 class Cassette(msgspec.Struct):
+    """A cassette; its interactions are skipped."""
+
     metadata: Metadata
 
 
 class Accepted(msgspec.Struct):
+    """A line of the scorecard."""
+
     case: str
     probe: str
     outcome: str

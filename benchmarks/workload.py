@@ -81,7 +81,13 @@ def case(number: int) -> tuple[dict[str, object], str, ToolCall | None]:
     call = None
     if kind == "json":
         items = [{"sku": f"S{dice.randint(100, 999)}", "qty": dice.randint(1, 9)} for _ in range(3)]
-        answer: dict[str, object] = {"order_id": shown, "city": named, "total": 12.5, "items": items, "summary": prose(dice, size - 250)}
+        answer: dict[str, object] = {
+            "order_id": shown,
+            "city": named,
+            "total": 12.5,
+            "items": items,
+            "summary": prose(dice, size - 250),
+        }
         if dice.random() < 0.05:
             del answer["total"]
         text = json.dumps(answer, ensure_ascii=False, indent=2)
@@ -102,7 +108,9 @@ def answer_of(recording_request: object, text: str, call: ToolCall | None, numbe
     """The wire of an answer, in the shape of OpenAI's chat completions."""
     message: dict[str, object] = {"role": "assistant", "content": text}
     if call is not None:
-        message["tool_calls"] = [{"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}]
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        ]
     body = {
         "id": f"chatcmpl-{number}",
         "object": "chat.completion",

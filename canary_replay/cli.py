@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +115,9 @@ def _add_probes(commands: Any) -> None:  # noqa: ANN401 - argparse has no public
 
 def _command(commands: Any, name: str, text: str, function: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:  # noqa: ANN401 - argparse has no public name for it
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-    parser.add_argument("--project", type=Path, default=None, metavar="DIR", help="the project (default: this folder or one above)")
+    parser.add_argument(
+        "--project", type=Path, default=None, metavar="DIR", help="the project (default: this folder or one above)"
+    )
     parser.set_defaults(command=function, parser=parser)
     return parser
 
@@ -156,7 +158,7 @@ def _record_lines(report: RecordReport) -> Iterator[str]:
     if report.undecoded:
         yield f"{report.undecoded} in a wire format that no decoder reads yet: kept, and unscored"
     if report.client_drift:
-        yield f"client drift: in {report.client_drift} the client library read something else from the same bytes (see cassette show)"
+        yield f"client drift in {report.client_drift}: the client library read something else from the same bytes (cassette show)"
     if report.written:
         yield f"wrote {len(report.written)} {'cassette' if len(report.written) == 1 else 'cassettes'}: commit cassettes/"
     if report.approved:
@@ -318,10 +320,10 @@ class _Outputs:
         self._files = [(path, path.with_name(f".{path.name}.tmp"), form) for path, form in files]
         self._open: list[BinaryIO] = []
 
-    def __enter__(self) -> _Outputs:
+    def __enter__(self) -> Self:
         for path, aside, _form in self._files:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._open.append(open(aside, "wb"))  # noqa: SIM115 - closed on exit
+            self._open.append(open(aside, "wb"))
         return self
 
     def streams(self) -> Iterator[tuple[BinaryIO, Any]]:

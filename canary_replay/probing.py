@@ -89,9 +89,16 @@ def _source_digest(module: str) -> str:
     """The digest of the file that a module was loaded from, the same whatever its line ends."""
     if module not in _sources:
         file = getattr(sys.modules.get(module), "__file__", None)
-        text = Path(file).read_bytes() if file else b""
-        _sources[module] = digest(text.replace(b"\r\n", b"\n"))
+        _sources[module] = digest(_bytes_of(file).replace(b"\r\n", b"\n"))
     return _sources[module]
+
+
+def _bytes_of(file: str | None) -> bytes:
+    """The bytes of a source file; nothing for a probe that was typed in or piped in."""
+    try:
+        return Path(file).read_bytes() if file else b""
+    except OSError:
+        return b""
 
 
 def forget_source(module: str) -> None:

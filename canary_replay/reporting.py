@@ -60,7 +60,7 @@ class ProbeLine(msgspec.Struct, kw_only=True):
 class TargetReport(msgspec.Struct, kw_only=True):
     """One target of a suite: what its stored responses score today.
 
-    :ivar noisy_cases: cases of which at least two trials differ in what they answered, out of ``repeated_cases`` with trials to compare.
+    :ivar noisy_cases: cases of which at least two trials answered differently, out of ``repeated_cases`` with trials to compare.
     :ivar changed, known: comparisons worth a look, at most `LISTED` of them; ``transitions`` counts them all.
     """
 
@@ -102,14 +102,11 @@ class TargetReport(msgspec.Struct, kw_only=True):
                 line = self.probes[comparison.probe] = ProbeLine()
             for outcome in comparison.outcomes:
                 line.count(outcome.outcome)
-        if comparison.transition == "known" and not comparison.changes:
-            keep = self.known
-        elif comparison.transition == "kept" and not comparison.changes:
+        as_before = not comparison.changes and comparison.transition in {"kept", "known"}
+        new_and_fine = comparison.transition == "new" and comparison.now.standing == "passed"
+        if new_and_fine or (as_before and comparison.transition == "kept"):
             return
-        elif comparison.transition == "new" and comparison.now.standing == "passed":
-            return
-        else:
-            keep = self.changed
+        keep = self.known if as_before else self.changed
         if len(keep) < LISTED:
             keep.append(comparison)
 

@@ -148,18 +148,17 @@ def _plan(project: Project, selection: Selection) -> Iterator[_Planned]:
             approved = _approved_cases(project, suite, target)
             for ref, case in suite.cases(selected(suite, selection)):
                 expected_of(ref, case)  # a wrong expectation is told before anything is asked
-                yield _plan_case(project, suite, target, ref, case, kept, approved)
+                yield _plan_case((suite, target, ref, case), project=project, kept=kept, approved=approved)
 
 
 def _plan_case(
+    asked: tuple[LoadedSuite, ResolvedTarget, CaseRef, Case],
+    *,
     project: Project,
-    suite: LoadedSuite,
-    target: ResolvedTarget,
-    ref: CaseRef,
-    case: Case,
     kept: Mapping[tuple[str, str, str, str], dict[int, tuple[bool, runs.Place]]],
     approved: frozenset[str],
 ) -> _Planned:
+    suite, target, ref, case = asked
     path = cassettes.cassette_path(project.root, suite.name, target.name, ref.id)
     shown = path.relative_to(project.root).as_posix()
     stored = cassettes.read(path, shown=shown)
@@ -334,7 +333,7 @@ def _ask_all(
             redactor = Redactor(secrets, emails=table.redact.emails, patterns=table.redact.patterns)
             by = {"model": answerer.shown} | (server.identity if server else {})
             provider = load_provider(target.provider, project.root)
-            asker = _Asker(group, provider, answerer, call, by, redactor)
+            asker = _Asker(group, provider=provider, answerer=answerer, call=call, by=by, redactor=redactor)
             takes_errors = {plan.ref.id for plan in group if plan.case.expect.error not in (None, False)}
             for recording in asker.recordings():
                 _keep(writer, recording, report, takes_errors)
@@ -380,7 +379,7 @@ def guard_of(secrets: Sequence[str]) -> Callable[[bytes], None]:
     return check
 
 
-# ------------------------------------------------------------------------------------------------ making complete cases the baseline
+# ---------------------------------------------------------------------------------- making complete cases the baseline
 def _settle(project: Project, plans: Iterable[_Planned], environ: Mapping[str, str], report: RecordReport) -> None:
     """Write the cassettes of complete cases, then approve the reference's new ones: scorecard first, ledger last.
 
@@ -392,7 +391,8 @@ def _settle(project: Project, plans: Iterable[_Planned], environ: Mapping[str, s
         plan = before
         if plan.missing:
             approved = frozenset([plan.ref.id]) if plan.approved else frozenset[str]()
-            plan = _plan_case(project, plan.suite, plan.target, plan.ref, plan.case, again, approved)
+            asked = (plan.suite, plan.target, plan.ref, plan.case)
+            plan = _plan_case(asked, project=project, kept=again, approved=approved)
         if plan.missing:
             continue
         if plan.approved:

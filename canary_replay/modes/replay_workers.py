@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
+from canary_replay.modes.rescoring import Scorer
 from canary_replay.modes.selecting import Selection, selected
 from canary_replay.project import CaseRef, LoadedSuite, load_project
 from canary_replay.reporting import CaseResult
@@ -46,8 +47,6 @@ def _begin(root: Path, path: str, selection: Selection, targets: Sequence[str]) 
 
 
 def _score_slice(begin: int, end: int, *, last: bool) -> list[CaseResult]:
-    from canary_replay.modes.replay import Scorer
-
     suite, selection, targets = _inherited["suite"]
     refs = selected(suite, selection)
     after = refs[begin - 1].id if begin else None

@@ -13,11 +13,12 @@ from canary_replay import ledger
 from canary_replay.cassette import Cassette
 from canary_replay.decoding import UndecodableError, decode
 from canary_replay.errors import DamagedFileError, UsageError
+from canary_replay.outcome import AcceptedOutcome
 from canary_replay.recording import Recording, bytes_digest
 from canary_replay.request import request_key
 from canary_replay.response import Response
 
-REDACTED = b"REDACTED"
+_MASK = b"RED"  # a mask is as long as what it hides: REDACT for six digits, REDACTEDxxxx for twelve
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +94,7 @@ def check_cassette(cassette: Cassette, *, file_stem: str) -> Iterator[str]:
     """What does not agree inside one cassette, one sentence each."""
     if cassettes.file_name(cassette.case) != file_stem:
         yield f"its name does not fit its case {cassette.case!r}; it belongs in {cassettes.file_name(cassette.case)}.json"
-    redacted = REDACTED in msgspec.json.encode(cassette.request)
+    redacted = _MASK in msgspec.json.encode(cassette.request)
     if not redacted and request_key(cassette.request) != cassette.key:
         yield "its key is not the key of its request: one of them was edited"
     for recording in cassette.recordings:
@@ -169,7 +170,8 @@ def check_ledger(approvals: Iterable[ledger.Approval], stored: dict[str, Cassett
     for approval in approvals:
         before = latest.get(approval.case)
         if approval.old != (before.new if before else None):
-            yield f"the chain of case {approval.case!r} breaks at its approval of {approval.at}: a line is missing, edited or moved"
+            broken = "a line is missing, edited or moved"
+            yield f"the chain of case {approval.case!r} breaks at its approval of {approval.at}: {broken}"
         latest[approval.case] = approval
     for case, cassette in sorted(stored.items()):
         if case not in latest:
@@ -180,7 +182,7 @@ def check_ledger(approvals: Iterable[ledger.Approval], stored: dict[str, Cassett
         yield f"case {case!r} was approved, but its cassette is gone; restore it"
 
 
-def check_scorecard(outcomes: Iterable[ledger.AcceptedOutcome], stored: dict[str, Cassette]) -> Iterator[str]:
+def check_scorecard(outcomes: Iterable[AcceptedOutcome], stored: dict[str, Cassette]) -> Iterator[str]:
     """Accepted outcomes of responses that are not the stored ones, once per case."""
     seen: set[str] = set()
     told: set[str] = set()
