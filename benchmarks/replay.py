@@ -1,4 +1,4 @@
-"""``replay`` as users run it, beside the floor, in one run: ratios of CPU and peak memory from 100 to 100,000 cases; and start-up.
+"""``replay`` as users run it beside the floor, in one run: ratios of CPU and memory, 100 to 100,000 cases; and start-up.
 
 python benchmarks/replay.py [--cases 100 1000 10000 100000] [--runs 5] [--data FOLDER]
 """
@@ -56,7 +56,7 @@ def ours(project: Path, result: Path, workers: int) -> list[str]:
 def compare_sizes(sizes: Sequence[int], runs: int, data: Path) -> None:
     """A line for each size."""
     print(
-        f"{'cases':>7}  {'floor s':>8}  {'replay s':>8}  {'CPU ratio':>9}  {'2 workers, wall':>15}  {'floor MB':>8}  {'replay MB':>9}"
+        f"{'cases':>7}  {'floor s':>8}  {'replay s':>8}  {'CPU ratio':>9}  {'2 workers':>15}  {'floor MB':>8}  {'replay MB':>9}"
     )
     smallest = None
     for n in sizes:

@@ -1,4 +1,4 @@
-"""A project of n cases as a recording would have left it: suite, cassettes with their wire, scorecard; the same for the same n."""
+"""A project of n cases as a recording would leave it: suite, cassettes with their wire, scorecard; the same for each n."""
 
 from __future__ import annotations
 
