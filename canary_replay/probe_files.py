@@ -1,4 +1,4 @@
-"""Probe files: tables in TOML, and Python files loaded by path, like a conftest."""
+"""Python files of probes, loaded by path like a conftest: each suite sees the probes of the files it names, and no others."""
 
 from __future__ import annotations
 
@@ -6,54 +6,89 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from canary_replay.digest import digest
 from canary_replay.errors import CanaryError, UsageError
-from canary_replay.probing import forget_source, known_probes
+from canary_replay.probing import Probe, forget_source, known_probes
 
-_loaded: dict[Path, set[str]] = {}  # which names each Python file registered, so that loading it again replaces them
+
+class _ProbeFile(NamedTuple):
+    """A file that was loaded: the digest of its text, and what it registered."""
+
+    text: str
+    probes: dict[str, Probe]
+
+
+_loaded: dict[Path, _ProbeFile] = {}
 
 
 def load_python(path: Path, *, shown: str) -> tuple[str, ...]:
-    """Load a Python file; the names of the probes that it registered.
+    """Register the probes of a Python file; their names, sorted.
 
-    A file that was loaded before is loaded anew and replaces its own probes, in this process too.
+    A file is run once for as long as it stays the same. When it has changed, it is run anew and its probes replace the old ones.
 
-    :raises UsageError: the file cannot be imported; the message names file, line and exception.
+    :raises UsageError: the file cannot be run, or one of its names is taken; the message names file, line and exception.
     """
-    name = f"canary_replay_probes_{digest(str(path).encode())[:12]}"
-    forget(path)
-    before = set(known_probes)
-    module = ModuleType(name)
-    module.__file__ = str(path)
-    sys.modules[name] = module
-    forget_source(name)
     try:
-        code = compile(path.read_bytes(), shown, "exec", dont_inherit=True)
-        exec(code, module.__dict__)  # noqa: S102 - it is the project's own code, as a conftest is
-    except CanaryError as error:
-        raise UsageError(f"{shown}: {error}") from None
-    except SyntaxError as error:
-        raise UsageError(f"{shown}:{error.lineno}: is not Python: {error.msg}") from None
-    except Exception as error:  # noqa: BLE001 - whatever a person's file raises is her mistake, not our bug
-        raise UsageError(f"{shown}:{_line_in(error, shown)}: could not be loaded: {type(error).__name__}: {error}") from None
-    finally:
-        _loaded[path] = set(known_probes) - before
-    return tuple(sorted(_loaded[path]))
-
-
-def forget(path: Path) -> None:
-    """Take back the names that a Python file registered."""
-    known_probes.discard(_loaded.pop(path, set()))
+        source = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{shown}: cannot be read: {error.strerror}") from None
+    text = digest(source)
+    known = _loaded.get(path)
+    if known is not None:
+        _forget(known)
+    if known is None or known.text != text:
+        _loaded.pop(path, None)
+        _loaded[path] = known = _ProbeFile(text, _run(source, path, shown))
+    else:
+        _register(known.probes, shown)
+    return tuple(sorted(known.probes))
 
 
 def forget_all() -> None:
-    """Take back the names of every Python file: another project may use them for other probes."""
-    for path in list(_loaded):
-        forget(path)
+    """Take back the names of every Python file: another suite may use them for other probes."""
+    for file in _loaded.values():
+        _forget(file)
 
 
-def _line_in(error: BaseException, shown: str) -> int:
-    """The line of the file that the exception passed through last; 1 when it never did."""
+def _forget(file: _ProbeFile) -> None:
+    """Take back the names that are this file's now; another file may have taken them since."""
+    known_probes.discard(
+        {name for name, probe in file.probes.items() if name in known_probes and known_probes.get(name) is probe}
+    )
+
+
+def _register(probes: dict[str, Probe], shown: str) -> None:
+    for name, probe in probes.items():
+        try:
+            known_probes.add(name, probe)
+        except UsageError as error:
+            raise UsageError(f"{shown}: {error}") from None
+
+
+def _run(source: bytes, path: Path, shown: str) -> dict[str, Probe]:
+    """Run a file as a module of its own, known to `sys.modules` as pydantic and pickle need it; what it registered."""
+    module = ModuleType(f"canary_replay_probes_{digest(str(path).encode())[:12]}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
+    forget_source(module.__name__)
+    before = set(known_probes)
+    try:
+        exec(compile(source, shown, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the project's own code
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a person's file raises is that person's mistake
+        known_probes.discard(set(known_probes) - before)
+        del sys.modules[module.__name__]
+        raise UsageError(_problem(error, shown)) from None
+    return {name: known_probes.get(name) for name in known_probes if name not in before}
+
+
+def _problem(error: BaseException, shown: str) -> str:
+    if isinstance(error, SyntaxError) and error.filename == shown:
+        return f"{shown}:{error.lineno or 1}: is not Python: {error.msg}"
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == shown]
-    return lines[-1] if lines else 1
+    where = f"{shown}:{lines[-1] if lines else 1}"
+    if isinstance(error, CanaryError):
+        return f"{where}: {error}"
+    words = " ".join(str(error).split())
+    return f"{where}: cannot be loaded: {type(error).__name__}" + (f": {words}" if words else "")

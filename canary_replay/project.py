@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import tomli
@@ -81,60 +84,86 @@ class LoadedSuite:
     targets: dict[str, ResolvedTarget]
     probes: tuple[BoundProbe, ...]
     refs: list[CaseRef]
-    _csv: dict[int, list[tuple[int, dict[str, Any]]]] = field(default_factory=dict, repr=False)
+    _csv: dict[int, list[case_files.CsvRow]] = field(default_factory=dict, repr=False)
+    _texts: dict[str, str] = field(default_factory=dict, repr=False)
+    _tools: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict, repr=False)
+    _names: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
         """The suite's name."""
         return self.suite.name
 
+    @property
+    def file(self) -> Path:
+        """The suite file."""
+        return self.root / self.path
+
     def case(self, ref: CaseRef) -> Case:
         """Read and check one case.
 
         :raises UsageError: it does not fit; the message names file, line and key.
         """
-        for _ref, case in self.cases([ref]):
-            return case
-        raise AssertionError  # pragma: no cover - one ref gives one case
+        [(_ref, case)] = self.cases([ref])
+        return case
 
     def cases(self, refs: Iterable[CaseRef] | None = None) -> Iterator[tuple[CaseRef, Case]]:
-        """The cases behind these refs, one at a time, all of them by default.
+        """The cases behind these refs, in their order, one at a time; all of them, sorted by id, by default.
+
+        Bodies of JSON lines are read when their turn comes, so that any number of cases needs no memory.
 
         :raises UsageError: one does not fit; the message names file, line and key.
         """
-        opened: dict[int, Any] = {}
-        try:
+        with ExitStack() as files:
+            opened: dict[int, BinaryIO] = {}
             for ref in self.refs if refs is None else refs:
-                case = self.suite.cases[ref.offset] if ref.file == _SUITE_FILE else self._read(ref, opened)
-                _check_case(case, ref, self._system_texts)
+                if ref.file == _SUITE_FILE:
+                    yield ref, self.suite.cases[ref.offset]  # checked when the suite was loaded
+                    continue
+                if ref.file not in self._csv and ref.file not in opened:
+                    opened[ref.file] = files.enter_context(self._open(ref))
+                case = self._read(ref, opened.get(ref.file))
+                _check_case(case, ref, self)
                 yield ref, case
-        finally:
-            for file in opened.values():
-                file.close()
 
-    @property
-    def _system_texts(self) -> list[str]:
-        return [target.system for target in self.targets.values() if target.system]
+    def _open(self, ref: CaseRef) -> BinaryIO:
+        return case_files.opened(self.file.parent / self.suite.cases_from[ref.file].file, ref.origin.rpartition(":")[0])
 
-    def _read(self, ref: CaseRef, opened: dict[int, Any]) -> Case:
-        source = self.suite.cases_from[ref.file]
-        path = self.root / self.path
-        file = path.parent / source.file
-        shown, _, line = ref.origin.rpartition(":")
-        if file.suffix == ".csv":
-            data = self._csv[ref.file][ref.offset][1]
+    def _read(self, ref: CaseRef, file: BinaryIO | None) -> Case:
+        if file is None:
+            data = dict(self._csv[ref.file][ref.offset].data)
         else:
-            if ref.file not in opened:
-                opened[ref.file] = open(file, "rb")  # noqa: SIM115 - closed by the caller
-            opened[ref.file].seek(ref.offset)
-            text = opened[ref.file].readline().removeprefix(case_files.BOM)
-            data = case_files.parse_line(text, shown=shown, line=int(line))
-        if source.tags:
-            data["tags"] = [*data.get("tags", ()), *source.tags]
-        try:
-            return Case.model_validate(data)
-        except ValidationError as error:
-            raise usage_error(error, model=Case, data=data, where=lambda _path: ref.origin) from None
+            file.seek(ref.offset)
+            data = case_files.json_object(file.readline().removeprefix(case_files.BOM), ref.origin)
+        if given := self.suite.cases_from[ref.file].tags:
+            data["tags"] = [*data.get("tags", ()), *given]
+        return case_files.case_from(data, ref.origin)
+
+    def system_of(self, case: Case, where: str) -> str | None:
+        """The system prompt that a case brings along; None when it has none of its own."""
+        if not isinstance(case.system, File):
+            return case.system
+        name = case.system.file
+        if name not in self._texts:
+            self._texts[name] = _text(self.root, self.file, case.system, where) or ""
+        return self._texts[name]
+
+    def tools_of(self, case: Case, where: str) -> tuple[dict[str, Any], ...] | None:
+        """The tools that a case brings along; None when it has none of its own."""
+        if case.tools is None:
+            return None
+        if not isinstance(case.tools, File):
+            return _checked_tools(case.tools, where)
+        name = case.tools.file
+        if name not in self._tools:
+            self._tools[name] = _tools(self.root, self.file, case.tools, where)
+        return self._tools[name]
+
+    def names_in_system(self, target: ResolvedTarget) -> frozenset[str]:
+        """The names in braces in a target's system prompt."""
+        if target.name not in self._names:
+            self._names[target.name] = frozenset(named_in([target.system]))
+        return self._names[target.name]
 
 
 @dataclass(frozen=True)
@@ -154,9 +183,8 @@ def load_project(root: Path, *, suites: Sequence[str] = ()) -> Project:
     root = root.resolve()
     if not root.is_dir():
         raise UsageError(f"there is no folder {str(root)!r}")
-    probe_files.forget_all()
     loaded = sorted((_load_suite(root, path) for path in _suite_files(root, suites)), key=lambda suite: suite.name)
-    for one, other in zip(loaded, loaded[1:], strict=False):
+    for one, other in pairwise(loaded):
         if one.name == other.name:
             raise UsageError(f"{one.path} and {other.path} are both named {one.name!r}; rename one of them")
     return Project(root, tuple(loaded))
@@ -166,29 +194,32 @@ def _suite_files(root: Path, wanted: Sequence[str]) -> list[Path]:
     found = sorted((root / "suites").glob("*.toml"))
     if not wanted:
         if not found:
-            raise UsageError(f"there is no suite: looked for suites/*.toml in {root.name!r}; write one, or name the project")
+            looked = f"looked for suites/*.toml in {str(root)!r}"
+            raise UsageError(f"there is no suite: {looked}; write suites/first.toml, or name the project's folder with --project")
         return found
-    return [_suite_file(root, name, found) for name in dict.fromkeys(wanted)]
+    return list(dict.fromkeys(_suite_file(root, name, found) for name in wanted))
 
 
 def _suite_file(root: Path, name: str, found: Sequence[Path]) -> Path:
     for path in (Path(name), root / name):
         if path.suffix == ".toml" and path.is_file():
             if not path.resolve().is_relative_to(root):
-                raise UsageError(f"the suite {name!r} is outside the project {root.name!r}; give --project")
+                raise UsageError(f"the suite {name!r} is outside the project {str(root)!r}; name its folder with --project")
             return path.resolve()
     for path in found:
         if path.stem == name or _name_in(path) == name:
             return path
-    raise UsageError(unknown("suite", name, [path.stem for path in found]))
+    known = {path.stem for path in found} | {own for path in found if (own := _name_in(path))}
+    raise UsageError(unknown("suite", name, known))
 
 
 def _name_in(path: Path) -> str | None:
     """The name that a suite file gives itself; None when it cannot be read, which is told when it is loaded."""
     try:
-        return str(tomli.loads(path.read_text("utf-8")).get("name"))
-    except (tomli.TOMLDecodeError, UnicodeDecodeError, OSError):
+        found = tomli.loads(path.read_bytes().removeprefix(case_files.BOM).decode("utf-8")).get("name")
+    except (ValueError, OSError, RecursionError):
         return None
+    return found if isinstance(found, str) else None
 
 
 # ------------------------------------------------------------------------------------------------ a suite
@@ -213,16 +244,40 @@ def _read_toml(root: Path, path: Path) -> _Source:
         raise UsageError(f"{shown}: cannot be read: {error.strerror}") from None
     try:
         data = tomli.loads(text)
+        source = _Source(shown, TomlPlaces(text), data)
+        _refuse_what_json_lacks(data, source, ())
     except tomli.TOMLDecodeError as error:
-        found = re.search(r"\(at line (\d+), column \d+\)|\(at end of document\)", str(error))
-        line = int(found.group(1)) if found and found.group(1) else text.count("\n") + 1
+        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        line = int(found.group(1)) if found else text.rstrip().count("\n") + 1
         raise UsageError(f"{shown}:{line}: is not TOML: {str(error).partition(' (at')[0]}") from None
     except RecursionError:
         raise UsageError(f"{shown}: is nested too deeply") from None
-    return _Source(shown, TomlPlaces(text), data)
+    return source
+
+
+def _refuse_what_json_lacks(value: Any, source: _Source, path: Loc) -> None:  # noqa: ANN401 - any TOML
+    """Dates, nan, infinities and giant integers: a request or a cassette could not hold them."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            _refuse_what_json_lacks(one, source, (*path, key))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            _refuse_what_json_lacks(one, source, (*path, number))
+    elif not _in_json(value):
+        raise UsageError(f"{source.where(path)}: {path[-1]}: {value} cannot be sent as JSON; write it as a text, in quotes")
+
+
+def _in_json(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return isinstance(value, str)
 
 
 def _load_suite(root: Path, path: Path) -> LoadedSuite:
+    if not path.resolve().is_relative_to(root):
+        raise UsageError(f"{_shown(root, path)}: is a link to a file outside the project; keep what a suite needs inside it")
     source = _read_toml(root, path)
     try:
         suite = Suite.model_validate(source.data)
@@ -230,18 +285,22 @@ def _load_suite(root: Path, path: Path) -> LoadedSuite:
         raise usage_error(error, model=Suite, data=source.data, where=source.where) from None
     targets = _targets(root, path, suite, source)
     reference = _reference(suite, targets, source)
-    ordered = {reference: targets[reference], **{name: one for name, one in targets.items() if name != reference}}
-    csv: dict[int, list[tuple[int, dict[str, Any]]]] = {}
-    return LoadedSuite(
+    csv: dict[int, list[case_files.CsvRow]] = {}
+    loaded = LoadedSuite(
         root=root,
         path=source.shown,
         suite=suite,
         reference=reference,
-        targets=ordered,
+        targets={reference: targets[reference], **targets},
         probes=_probes(root, suite, source),
         refs=_refs(root, path, suite, source, csv),
         _csv=csv,
     )
+    for ref in loaded.refs:
+        if ref.file == _SUITE_FILE:
+            _check_case(suite.cases[ref.offset], ref, loaded)
+            expected_of(ref, suite.cases[ref.offset])
+    return loaded
 
 
 def _reference(suite: Suite, targets: dict[str, ResolvedTarget], source: _Source) -> str:
@@ -269,8 +328,8 @@ def _targets(root: Path, path: Path, suite: Suite, source: _Source) -> dict[str,
             name=name,
             model=table.model or str(table.provider),
             provider=table.provider,
-            system=_text(root, path, table.system, where),
-            tools=_tools(root, path, table.tools, where),
+            system=_text(root, path, table.system, _where_said("system", name, suite, source)),
+            tools=_tools(root, path, table.tools, _where_said("tools", name, suite, source)),
             parameters=table.parameters,
             against=against,
             api_base=table.api_base,
@@ -278,6 +337,13 @@ def _targets(root: Path, path: Path, suite: Suite, source: _Source) -> dict[str,
             metadata=table.metadata,
         )
     return resolved
+
+
+def _where_said(key: str, name: str, suite: Suite, source: _Source) -> str:
+    """Where a target, or the one that it extends, says this; for messages."""
+    while key not in suite.targets[name].model_fields_set and (base := suite.targets[name].extends):
+        name = base
+    return f"{source.where(('targets', name, key))}: targets.{name}.{key}"
 
 
 def _extended(name: str, suite: Suite, source: _Source, seen: tuple[str, ...]) -> Target:
@@ -299,10 +365,8 @@ def _extended(name: str, suite: Suite, source: _Source, seen: tuple[str, ...]) -
 
 # ------------------------------------------------------------------------------------------------ files that a suite names
 def _shown(root: Path, path: Path) -> str:
-    try:
-        return path.relative_to(root).as_posix()
-    except ValueError:
-        return str(path)
+    """What messages call a file: its path from the project's folder."""
+    return Path(os.path.relpath(path, root)).as_posix()
 
 
 def _inside(root: Path, folder: Path, name: str, where: str) -> Path:
@@ -311,16 +375,28 @@ def _inside(root: Path, folder: Path, name: str, where: str) -> Path:
     :raises UsageError: it leaves the project, or does not exist; the message names the nearest that does.
     """
     path = folder / name
-    if not path.resolve().is_relative_to(root):
+    try:
+        inside, there = path.resolve().is_relative_to(root), path.is_file()
+    except (OSError, RuntimeError, ValueError):  # links in a circle, a NUL, a name too long for the disk
+        raise UsageError(f"{where}: {name!r} cannot be the name of a file") from None
+    if not inside:
         raise UsageError(f"{where}: the file {name!r} is outside the project; keep what a suite needs inside it")
-    if not path.is_file():
-        near = nearest(name, [_shown(folder, one) for one in sorted(path.parent.glob("*"))]) if path.parent.is_dir() else None
+    if not there:
+        near = nearest(name, _files_near(folder, path))
         hint = f"; did you mean {near!r}?" if near else ""
         raise UsageError(f"{where}: there is no file {_shown(root, path)!r}{hint}")
     return path
 
 
+def _files_near(folder: Path, path: Path) -> list[str]:
+    """The files beside one that does not exist, or, where its folder does not exist either, those in the folders around."""
+    beside = path.parent.is_dir()
+    found = path.parent.glob("*") if beside else folder.glob("*/*")
+    return sorted(Path(os.path.relpath(one, folder)).as_posix() for one in found if one.is_file())
+
+
 def _text(root: Path, suite_file: Path, given: str | File | None, where: str) -> str | None:
+    """A text as it is given, or as it stands in its file: every line end is a newline, and the last one is no part of it."""
     if not isinstance(given, File):
         return given
     path = _inside(root, suite_file.parent, given.file, where)
@@ -328,6 +404,8 @@ def _text(root: Path, suite_file: Path, given: str | File | None, where: str) ->
         text = path.read_bytes().removeprefix(case_files.BOM).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{_shown(root, path)}: is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise UsageError(f"{_shown(root, path)}: cannot be read: {error.strerror}") from None
     return text.replace("\r\n", "\n").removesuffix("\n")
 
 
@@ -341,9 +419,11 @@ def _tools(
     path = _inside(root, suite_file.parent, given.file, where)
     shown = _shown(root, path)
     try:
-        found = msgspec.json.decode(path.read_bytes())
-    except msgspec.DecodeError as error:
+        found = msgspec.json.decode(path.read_bytes().removeprefix(case_files.BOM))
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError(f"{shown}: is not JSON: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{shown}: cannot be read: {error.strerror}") from None
     if not isinstance(found, list):
         raise UsageError(f"{shown}: should be a list of tools, as in OpenAI's API")
     return _checked_tools(found, shown)
@@ -360,9 +440,8 @@ def _checked_tools(tools: Iterable[Any], where: str) -> tuple[dict[str, Any], ..
 
 
 # ------------------------------------------------------------------------------------------------ cases
-def _refs(
-    root: Path, path: Path, suite: Suite, source: _Source, csv: dict[int, list[tuple[int, dict[str, Any]]]]
-) -> list[CaseRef]:
+def _refs(root: Path, path: Path, suite: Suite, source: _Source, csv: dict[int, list[case_files.CsvRow]]) -> list[CaseRef]:
+    """Every case of the suite, sorted by id; rows of CSV files are put into ``csv``."""
     tag_sets: dict[tuple[str, ...], frozenset[str]] = {}
 
     def tags_of(*tags: str) -> frozenset[str]:
@@ -376,38 +455,72 @@ def _refs(
             offset=number,
             tags=case.all_tags,
             required=case.required,
-            judged=bool(case.expect.model_fields_set),
+            judged=case_files.expects_something(case.expect.model_dump(by_alias=True, exclude_unset=True)),
         )
         for number, case in enumerate(suite.cases)
     ]
+    named: dict[Path, str] = {}
     for number, table in enumerate(suite.cases_from):
-        file = _inside(root, path.parent, table.file, source.where(("cases_from", number)))
+        where = source.where(("cases_from", number, "file"))
+        file = _inside(root, path.parent, table.file, where)
+        if (first := named.setdefault(file.resolve(), where)) != where:
+            raise UsageError(f"{where}: the file {table.file!r} is named at {first} too; its cases would all stand twice")
         shown = _shown(root, file)
-        if file.suffix == ".csv":
-            csv[number] = case_files.csv_rows(file, shown=shown)
         refs += [
             CaseRef(row.id, f"{shown}:{row.line}", number, row.offset, tags_of(*row.tags, *table.tags), row.required, row.judged)
-            for row in case_files.rows(file, shown=shown)
+            for row in _rows(file, shown, where, number, csv)
         ]
     refs.sort(key=lambda ref: ref.id)
-    for one, other in zip(refs, refs[1:], strict=False):
+    for one, other in pairwise(refs):
         if one.id == other.id:
             raise UsageError(f"{other.origin}: the case id {one.id!r} stands at {one.origin} too; ids are unique in a suite")
     return refs
 
 
-def _check_case(case: Case, ref: CaseRef, system_texts: Sequence[str]) -> None:
-    """What only shows when a case is seen whole: its variables and its expectations."""
-    if case.variables:
-        own = named_in([case.user, case.messages, case.system if isinstance(case.system, str) else None])
-        for name in sorted(own - case.variables.keys()):
-            raise UsageError(f"{ref.origin}: case {case.id!r}: {unknown('variable', name, case.variables)}")
-        used = own | named_in(system_texts)
-        for name in sorted(case.variables.keys() - used):
-            if not isinstance(case.system, File):
-                raise UsageError(f"{ref.origin}: case {case.id!r}: no text uses the variable {name!r}; write {{{name}}} where it goes")
+def _rows(file: Path, shown: str, where: str, number: int, csv: dict[int, list[case_files.CsvRow]]) -> Iterator[case_files.Row]:
+    if file.suffix == ".jsonl":
+        yield from case_files.json_rows(file, shown=shown)
+    elif file.suffix == ".csv":
+        csv[number] = case_files.csv_rows(file, shown=shown)
+        for place, row in enumerate(csv[number]):
+            yield case_files.head_of(row, place, shown=shown)
+    else:
+        raise UsageError(f"{where}: cases are read from .jsonl and .csv files, not from {shown!r}; rename it, or convert it")
+
+
+def _check_case(case: Case, ref: CaseRef, suite: LoadedSuite) -> None:
+    """What only shows when a case is seen in its suite: whether its files exist, and its variables and its texts fit."""
+    where = f"{ref.origin}: case {case.id!r}"
+    own_system = suite.system_of(case, where)
+    suite.tools_of(case, where)
+    if not case.variables:
+        return
+    used = named_in([case.user, case.messages, own_system])
+    _refuse_unknown_names(used, case, where)
+    if case.system is None:
+        for target in suite.targets.values():
+            names = suite.names_in_system(target)
+            _refuse_unknown_names(names, case, f"{where}: in the system prompt of {target.name!r}")
+            used |= names
+    for name in sorted(case.variables.keys() - used):
+        near = nearest(name, used)
+        hint = f"did you mean {near!r}?" if near else f"write {{{name}}} where it goes"
+        raise UsageError(f"{where}: no text uses the variable {name!r}; {hint}")
+
+
+def _refuse_unknown_names(names: Iterable[str], case: Case, where: str) -> None:
+    for name in sorted(set(names) - case.variables.keys()):
+        hint = f"{{{{{name}}}}} writes it as it is"
+        raise UsageError(f"{where}: {unknown('variable', name, case.variables)}; {hint}")
+
+
+def expected_of(ref: CaseRef, case: Case) -> tuple[BoundProbe, ...]:
+    """The rules that a case brings along.
+
+    :raises UsageError: an expectation is wrong; the message names file and line.
+    """
     try:
-        expectations(case)
+        return expectations(case)
     except UsageError as error:
         raise UsageError(f"{ref.origin}: {error}") from None
 
@@ -417,9 +530,9 @@ def request_for(case: Case, target: ResolvedTarget, suite: LoadedSuite) -> Reque
 
     :raises UsageError: a file that the case names cannot be read.
     """
-    path = suite.root / suite.path
     where = f"{suite.path}: case {case.id!r}"
-    system = target.system if case.system is None else _text(suite.root, path, case.system, where)
+    system = target.system if case.system is None else suite.system_of(case, where)
+    tools = suite.tools_of(case, where)
     messages: list[dict[str, Any]] = []
     if system:
         messages.append({"role": "system", "content": fill(system, case.variables)})
@@ -430,46 +543,51 @@ def request_for(case: Case, target: ResolvedTarget, suite: LoadedSuite) -> Reque
     return Request(
         model=target.model,
         messages=tuple(messages),
-        tools=target.tools if case.tools is None else _case_tools(suite.root, path, case.tools, where),
+        tools=target.tools if tools is None else tools,
         parameters={**DEFAULTS, **target.parameters, **case.parameters},
     )
 
 
-def _case_tools(root: Path, path: Path, given: tuple[dict[str, Any], ...] | File, where: str) -> tuple[dict[str, Any], ...]:
-    return _tools_of_file(root, path, given.file) if isinstance(given, File) else _checked_tools(given, where)
-
-
-@lru_cache(maxsize=64)
-def _tools_of_file(root: Path, path: Path, name: str) -> tuple[dict[str, Any], ...]:
-    return _tools(root, path, File(file=name), _shown(root, path))
-
-
 # ------------------------------------------------------------------------------------------------ probes
+class _Configured(NamedTuple):
+    """The table of a probe, and where it stands: the file, and the path of the table in it."""
+
+    table: ProbeTable
+    source: _Source
+    path: Loc
+
+    def where(self, *keys: str) -> str:
+        return self.source.where((*self.path, *keys))
+
+
 def _probes(root: Path, suite: Suite, source: _Source) -> tuple[BoundProbe, ...]:
     """The probes of a suite's files and of its own tables, sorted by name."""
-    tables: list[tuple[ProbeTable, str]] = []
+    probe_files.forget_all()
+    configured: list[_Configured] = []
     offered: list[tuple[str, str]] = []
+    named: dict[Path, str] = {}
     for number, name in enumerate(suite.probes):
-        file = _inside(root, root, name, source.where(("probes", number)))
+        where = source.where(("probes", number))
+        file = _inside(root, root, name, where)
         shown = _shown(root, file)
+        if (first := named.setdefault(file.resolve(), name)) != name or name in suite.probes[:number]:
+            raise UsageError(f"{where}: the probe file {name!r} is named twice, first as {first!r}; keep one of them")
         if file.suffix == ".py":
-            offered += [(probe, shown) for probe in probe_files.load_python(file, shown=shown)]
+            offered += [(probe, shown) for probe in probe_files.load_python(file.resolve(), shown=shown)]
         elif file.suffix == ".toml":
-            tables += _probe_tables(_read_toml(root, file))
+            configured += _probe_tables(_read_toml(root, file))
         else:
-            raise UsageError(f"{source.where(('probes', number))}: probes are read from .toml and .py files, not from {name!r}")
-    tables += [(table, source.where(("probes_inline", number))) for number, table in enumerate(suite.probes_inline)]
-    bound = [_bound(table, origin) for table, origin in tables]
-    configured = {table.use for table, _origin in tables}
-    bound += [
-        bind(probe, {}, name=probe, origin=shown)
-        for probe, shown in offered
-        if probe not in configured and not _needs_parameters(probe)
-    ]
+            raise UsageError(f"{where}: probes are read from .toml and .py files, not from {name!r}")
+    configured += [_Configured(table, source, ("probes_inline", number)) for number, table in enumerate(suite.probes_inline)]
+    bound = [_bound(one) for one in configured]
+    used = {one.table.use for one in configured}
+    unused = [(probe, shown) for probe, shown in offered if probe not in used and not _needs_parameters(probe)]
+    bound += [bind(probe, {}, name=probe, origin=shown) for probe, shown in unused]
     bound.sort(key=lambda one: one.name)
-    for one, other in zip(bound, bound[1:], strict=False):
+    for one, other in pairwise(bound):
         if one.name == other.name:
-            raise UsageError(f"{other.origin}: the probe name {one.name!r} stands at {one.origin} too; names are unique in a suite")
+            problem = f"the probe name {one.name!r} stands at {one.origin} too; names are unique in a suite"
+            raise UsageError(f"{other.origin}: {problem}")
     return tuple(bound)
 
 
@@ -479,12 +597,12 @@ class _ProbeFile(Table):
     probe: tuple[ProbeTable, ...] = ()
 
 
-def _probe_tables(source: _Source) -> list[tuple[ProbeTable, str]]:
+def _probe_tables(source: _Source) -> list[_Configured]:
     try:
         found = _ProbeFile.model_validate(source.data)
     except ValidationError as error:
         raise usage_error(error, model=_ProbeFile, data=source.data, where=source.where) from None
-    return [(table, source.where(("probe", number))) for number, table in enumerate(found.probe)]
+    return [_Configured(table, source, ("probe", number)) for number, table in enumerate(found.probe)]
 
 
 def _needs_parameters(name: str) -> bool:
@@ -492,42 +610,77 @@ def _needs_parameters(name: str) -> bool:
     return parameters is not None and any(info.is_required() for info in parameters.model_fields.values())
 
 
-def _bound(table: ProbeTable, origin: str) -> BoundProbe:
+def _bound(one: _Configured) -> BoundProbe:
+    table = one.table
+    named = f"probe {table.name!r}"
+    if table.use not in known_probes:
+        known_probes.load_installed()
+    if table.use not in known_probes:
+        raise UsageError(f"{one.where('use')}: {named}: {unknown('probe', table.use, known_probes)}")
+    try:
+        applies = compile_scope(table.scope)
+    except UsageError as error:
+        raise UsageError(f"{one.where('scope')}: {named}: {error}") from None
     try:
         return bind(
             table.use,
             table.parameters,
             name=table.name,
-            applies=compile_scope(table.scope),
+            applies=applies,
             scope=table.scope,
             threshold=table.threshold,
             category=table.category,
             gate=table.gate,
             required=table.required,
-            origin=origin,
+            origin=one.where(),
         )
     except ValidationError as error:
-        model = known_probes.get(table.use).parameters or BaseModel
-        problem = str(usage_error(error, model=model, data=table.parameters, where=lambda _path: origin)).removeprefix(f"{origin}: ")
-        raise UsageError(f"{origin}: probe {table.name!r}: {problem}") from None
+        raise _wrong_parameter(error, one) from None
     except UsageError as error:
-        raise UsageError(f"{origin}: probe {table.name!r}: {error}") from None
+        raise UsageError(f"{_place_of_parameter(one)}: {named}: {error}") from None
+
+
+def _wrong_parameter(error: ValidationError, one: _Configured) -> UsageError:
+    model = known_probes.get(one.table.use).parameters or BaseModel
+
+    def where(path: Loc) -> str:
+        return one.source.where((*one.path, *path))
+
+    place, number, problem = str(usage_error(error, model=model, data=one.table.parameters, where=where)).split(":", 2)
+    return UsageError(f"{place}:{number}: probe {one.table.name!r}:{problem}")
+
+
+def _place_of_parameter(one: _Configured) -> str:
+    """Where the first parameter stands that the probe does not know."""
+    model = known_probes.get(one.table.use).parameters
+    known = set() if model is None else {info.alias or name for name, info in model.model_fields.items()}
+    return one.where(*[key for key in one.table.parameters if key not in known][:1])
 
 
 # ------------------------------------------------------------------------------------------------ what is asked of a suite
 def select(suite: LoadedSuite, *, cases: Sequence[str] = (), tags: str = "") -> list[CaseRef]:
     """The cases of these ids that are in this scope, sorted by id.
 
-    :raises UsageError: an id is unknown, or the scope does not parse.
+    :param cases: ids, or patterns such as ``tool-*``; a text that is an id means that case alone.
+    :raises UsageError: an id is unknown, a pattern matches nothing, or the scope does not parse.
     """
     applies = compile_scope(tags)
     known = {ref.id for ref in suite.refs}
-    for case in cases:
-        if case not in known:
-            near = nearest(case, known)
-            raise UsageError(f"{suite.path}: there is no case {case!r}" + (f"; did you mean {near!r}?" if near else ""))
-    wanted = set(cases) or known
+    wanted = {found for case in cases for found in _ids(case, known, suite)} if cases else known
     return [ref for ref in suite.refs if ref.id in wanted and applies(ref.tags)]
+
+
+def _ids(case: str, known: set[str], suite: LoadedSuite) -> set[str]:
+    if case in known:
+        return {case}
+    if re.search(r"[*?[]", case):
+        from fnmatch import translate
+
+        if found := set(filter(re.compile(translate(case)).match, known)):
+            return found
+        raise UsageError(f"{suite.path}: no case matches {case!r}")
+    near = nearest(case, known)
+    raise UsageError(f"{suite.path}: there is no case {case!r}" + (f"; did you mean {near!r}?" if near else ""))
 
 
 def dead_scopes(suite: LoadedSuite) -> list[str]:
@@ -537,9 +690,9 @@ def dead_scopes(suite: LoadedSuite) -> list[str]:
     found = []
     for bound in suite.probes:
         if suite.refs and not any(bound.applies(tags) for tags in tag_sets):
-            words = set(re.findall(r"[^\s()]+", bound.scope)) - {"and", "or", "not"} - known
-            hints = [f"no case has the tag {word!r}" + _did_you_mean(word, known) for word in sorted(words)]
-            found.append(f"{bound.origin}: the scope {bound.scope!r} of probe {bound.name!r} matches no case: {', '.join(hints)}".rstrip(": "))
+            strange = sorted(set(re.findall(r"[^\s()]+", bound.scope)) - {"and", "or", "not"} - known)
+            hints = "".join(f"; no case has the tag {word!r}{_did_you_mean(word, known)}" for word in strange)
+            found.append(f"{bound.origin}: the scope {bound.scope!r} of probe {bound.name!r} matches no case{hints}")
     return found
 
 
