@@ -24,5 +24,5 @@ def digest_of(value: object) -> str:
 
 
 def canonical(value: object) -> bytes:
-    """A JSON-like value as compact JSON: equal values give equal bytes. Keys are sorted, a Struct's fields stand as it names them."""
+    """A JSON-like value as compact JSON, keys sorted (a Struct's fields in their own order): equal values give equal bytes."""
     return _canonical.encode(value)
