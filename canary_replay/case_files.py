@@ -130,8 +130,15 @@ def json_object(text: bytes, origin: str) -> dict[str, Any]:
         raise UsageError(f"{origin}: is nested too deeply") from None
     if not isinstance(found, dict):
         raise UsageError(f'{origin}: is not one JSON object; each line is one: {{"id": ..., "user": ...}}')
-    _refuse_repeated_keys(text, origin)
+    if text.count(b":") != _keys_in(found):  # a colon in a text, or a key that stands twice
+        _refuse_repeated_keys(text, origin)
     return found
+
+
+def _keys_in(value: Any) -> int:  # noqa: ANN401 - any JSON
+    if isinstance(value, dict):
+        return len(value) + sum(map(_keys_in, value.values()))
+    return sum(map(_keys_in, value)) if isinstance(value, list) else 0
 
 
 def _json_problem(text: bytes, error: msgspec.DecodeError) -> str:
@@ -143,7 +150,7 @@ def _json_problem(text: bytes, error: msgspec.DecodeError) -> str:
     except UnicodeDecodeError as problem:
         return f"it is not UTF-8 (byte {problem.start} of the line); save the file as UTF-8"
     except ValueError as problem:
-        return str(problem).replace("line 1 ", "")
+        return re.sub(r": line 1 (column \d+) \(char \d+\)", r" at \1", str(problem))
     if re.search(rb"\\u[dD][89a-fA-F]", text):
         return "it holds half of a surrogate pair, which is no text"
     return str(error)

@@ -352,7 +352,7 @@ def _extended(name: str, suite: Suite, source: _Source, seen: tuple[str, ...]) -
     if table.extends is None:
         return table
     place = source.where(("targets", name, "extends"))
-    if name in seen or table.extends == name:
+    if name in seen:
         raise UsageError(f"{place}: targets extend each other in a circle: {' -> '.join((*seen, name))}")
     if table.extends not in suite.targets:
         raise UsageError(f"{place}: extends: {unknown('target', table.extends, suite.targets)}")

@@ -9,6 +9,7 @@ from canary_replay.errors import UsageError
 
 InScope = Callable[[frozenset[str]], bool]
 
+_MOST_WORDS = 200  # parsing and asking go as deep as an expression is long, and Python's stack is finite
 _TOKEN = re.compile(r"\s*(?:([()])|([^\s()]+))")
 
 
@@ -22,6 +23,8 @@ def compile_scope(expression: str) -> InScope:
     if not expression.strip():
         return lambda _tags: True
     parser = _Parser(expression)
+    if len(parser.words) > _MOST_WORDS:
+        raise UsageError(f"the scope {expression[:40]!r}... has more than {_MOST_WORDS} words; give its cases a tag of their own")
     predicate = parser.either()
     if parser.word is not None:
         parser.fail(f"expected 'and', 'or' or the end, not {parser.word!r}")

@@ -83,7 +83,15 @@ class Case(Table):
     parameters: dict[str, Any] = {}
     tools: tuple[dict[str, Any], ...] | File | None = None
     expect: Expect = Expect()
-    required: bool = False
+    required: Annotated[bool, Field(strict=True)] = False
+
+    @field_validator("messages")
+    @classmethod
+    def _have_roles(cls, messages: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        for number, message in enumerate(messages, 1):
+            if not isinstance(message.get("role"), str):
+                raise ValueError(f"message {number} has no 'role' ('user', 'assistant', 'tool')")  # noqa: TRY004 - pydantic's way
+        return messages
 
     @model_validator(mode="after")
     def _asks_something(self) -> Case:
@@ -116,7 +124,7 @@ class Target(Table):
     :ivar extends: another target; what is given here replaces what that one says, ``parameters`` key by key.
     :ivar against: makes this target a candidate, compared with the named one.
     :ivar api_base: where the provider answers; never part of the key.
-    :ivar headers, metadata: markers sent along, so that evaluation calls stay out of production statistics; never part of the key.
+    :ivar headers, metadata: markers sent along, so that evaluation calls stay out of production statistics; never in the key.
     """
 
     model: str | None = None
