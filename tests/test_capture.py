@@ -439,7 +439,6 @@ def test_empty_player(provider: FakeProvider) -> None:
 
 def test_miss_under_other_errors() -> None:
     """A miss is found under whatever a client wrapped around it; other errors hide none."""
-
     miss = CassetteMissError("gone")
     connection = RuntimeError("connection")
     connection.__cause__ = miss
