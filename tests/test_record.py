@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -484,16 +485,23 @@ def test_kill_at_any_moment_loses_nothing_finished(tmp_path: Path, provider: Fak
     target = asking(provider.base, model="openai/gpt-paced-4", more="parameters = { stream = true }")
     project(tmp_path, target, f"[record]\nconcurrency = {AT_ONCE}\n", numbered(CASES))
 
+    folder = tmp_path / REFERENCE / "cases"
+
+    def asked(goal: int) -> bool:
+        return len(provider.received) >= goal
+
+    def written(goal: int) -> bool:
+        return len(list(folder.glob("c*.json"))) >= goal
+
     for _ in range(16):
         before, hits = kept(tmp_path), len(provider.received)
         goal = hits + dice.randint(1, 5)
-        kill_when(tmp_path, lambda goal=goal: len(provider.received) >= goal, dice.uniform(0, 0.12))
+        kill_when(tmp_path, partial(asked, goal), dice.uniform(0, 0.12))
         after = kept(tmp_path)
         assert after >= before
         assert len(provider.received) - hits <= len(after - before) + AT_ONCE
-    folder = tmp_path / REFERENCE / "cases"
     for goal in (1, 12, 30, 49):
-        kill_when(tmp_path, lambda goal=goal: len(list(folder.glob("c*.json"))) >= goal, dice.uniform(0, 0.002))
+        kill_when(tmp_path, partial(written, goal), dice.uniform(0, 0.002))
         for path in folder.glob("c*.json"):
             assert cassettes.read_whole(path) is not None
     missing = CASES - len(kept(tmp_path))

@@ -19,7 +19,7 @@ from canary_replay.answering import Answerer, resolve
 from canary_replay.cassette import Cassette
 from canary_replay.embedded import serving
 from canary_replay.errors import CanaryError, UsageError
-from canary_replay.modes.selecting import EVERYTHING, Selection, selected
+from canary_replay.modes.selecting import EVERYTHING, Selection, concerned, selected
 from canary_replay.outcome import accepted
 from canary_replay.project import CaseRef, LoadedSuite, Project, ResolvedTarget, expected_of, request_for
 from canary_replay.provider import Call, Provider, ask_trial, load_provider
@@ -141,7 +141,7 @@ def record_project(
 # ------------------------------------------------------------------------------------------------ what is missing
 def _plan(project: Project, selection: Selection) -> Iterator[_Planned]:
     kept = _kept_in_runs(project)
-    for suite in project.suites:
+    for suite in concerned(project, selection):
         for target in suite.targets.values():
             if selection.targets and target.name not in selection.targets:
                 continue

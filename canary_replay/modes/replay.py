@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from canary_replay.gating import CANNOT_JUDGE, REVIEW, USAGE, Judge, Reason, Rule, decide
 from canary_replay.modes.rescoring import Scorer
-from canary_replay.modes.selecting import EVERYTHING, Selection, selected
+from canary_replay.modes.selecting import EVERYTHING, Selection, concerned, selected
 from canary_replay.project import (
     CaseRef,
     LoadedSuite,
@@ -28,13 +28,13 @@ def replay_project(
     workers: int | None = None,
     see: Callable[[CaseResult], None] = lambda _result: None,
 ) -> Report:
-    """Replay every suite of a project.
+    """Replay every suite of a project that the selection is about.
 
     :param workers: processes; by default as many as there are processors, for suites that are worth it.
     :param see: gets each result as it is found, suites and cases in a fixed order, whatever the number of workers.
     :returns: the report; its verdict's exit code is the command's.
     """
-    suites = [_replay_suite(suite, selection, workers, see) for suite in project.suites]
+    suites = [_replay_suite(suite, selection, workers, see) for suite in concerned(project, selection)]
     reasons = [
         Reason(reason.code, reason.text if len(suites) == 1 else f"{suite.suite}: {reason.text}")
         for suite in suites

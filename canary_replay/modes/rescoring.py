@@ -50,7 +50,7 @@ class Scorer:
         path = scorecard_path(self.suite.root, self.suite.name, self.suite.reference)
         accepted = Scorecard(path, shown=self._shown(path), after=after)
         for ref, case in self.suite.cases(refs):
-            then = [one for one in accepted.of(ref.id, skipped=self._gone.append) if self.selection.wants(one.probe, "")]
+            then = accepted.of(ref.id, skipped=self._gone.append)
             yield from self._flush_gone()
             checks = [*self.probes, *self._expected(ref, case)]
             for target in self.targets:
