@@ -446,7 +446,7 @@ def _bytes_of(path: Path | str, shown: str) -> bytes | None:
 
 
 def _parse(data: bytes, shown: str, parser: Callable[[bytes], T]) -> T:
-    if not data.strip():
+    if not data or data.isspace():
         raise DamagedFileError(shown, "", "is empty; restore it from version control or record the case again")
     try:
         if not data.isascii():

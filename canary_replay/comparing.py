@@ -74,13 +74,17 @@ def _by_probe(outcomes: Iterable[T]) -> dict[str, list[T]]:
 
 
 def _compare_probe(probe: str, then: Sequence[AcceptedOutcome], now: Sequence[Outcome], rule: PassRule) -> Comparison:
-    before, after = tally(then, rule), tally(now, rule)
     accepted = {outcome.trial: outcome for outcome in then}
     changes = tuple(
-        TrialChange(trial=outcome.trial, effect=effect, then=accepted[outcome.trial], now=outcome)
-        for outcome in now
-        if outcome.trial in accepted and (effect := effect_of(accepted[outcome.trial], outcome)) is not None
+        [
+            TrialChange(trial=outcome.trial, effect=effect, then=accepted[outcome.trial], now=outcome)
+            for outcome in now
+            if outcome.trial in accepted and (effect := effect_of(accepted[outcome.trial], outcome)) is not None
+        ]
     )
+    after = tally(now, rule)
+    unchanged = not changes and [outcome.trial for outcome in now] == list(accepted)
+    before = after if unchanged else tally(then, rule)
     return Comparison(
         case=(now or then)[0].case,
         probe=probe,

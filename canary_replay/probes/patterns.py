@@ -125,8 +125,15 @@ def _re2_searcher(pattern: str) -> Search:
     def search(text: str) -> Span | None:
         if not text.isascii():
             text = _SURROGATES.sub("\ufffd", text)  # RE2 reads UTF-8, which has no surrogates; one for one, so places stay
-        match = compiled.search(text)
-        return None if match is None else Span(*match.span())
+        data = text.encode()  # bytes: for text RE2's wrapper counts characters on every call, here only a match does
+        match = compiled.search(data)
+        if match is None:
+            return None
+        start, end = match.span()
+        if len(data) == len(text):
+            return Span(start, end)
+        first = len(data[:start].decode())
+        return Span(first, first + len(data[start:end].decode()))
 
     return search
 

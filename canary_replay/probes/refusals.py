@@ -212,7 +212,7 @@ def _phrases() -> Search:
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+", re.DOTALL)
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?")
-_SEARCHED, _SAMPLE = 4000, 600  # characters: how far to look for prose among code, and how much of it tells the language
+_SEARCHED, _SAMPLE = 4000, 400  # characters: how far to look for prose among code, and how much of it tells the language
 
 
 def _cannot_tell(text: str) -> str | None:
