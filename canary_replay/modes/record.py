@@ -222,6 +222,7 @@ class _Asker:
     def __init__(
         self,
         plans: Sequence[_Planned],
+        *,
         provider: Provider,
         answerer: Answerer,
         call: Call,
