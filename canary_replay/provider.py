@@ -139,9 +139,7 @@ def _class_in_file(spec: str, root: Path) -> Callable[[], Any]:
 def _installed_class(name: str) -> Callable[[], Any]:
     points: dict[str, EntryPoint] = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in points:
-        raise UsageError(
-            unknown("provider", name, [*points, "litellm"]) + "; one of the project's own is written 'path.py:Class'"
-        )
+        raise UsageError(f"{unknown('provider', name, [*points, 'litellm'])}; the project's own: 'path.py:Class'")
     return points[name].load()  # type: ignore[no-any-return]
 
 

@@ -63,11 +63,13 @@ class FakeProvider:
     :ivar base: its address, ``http://127.0.0.1:<port>``.
     :ivar received: every request, in the order in which they arrived.
     :ivar sent: when each chunk of the latest paced stream was handed to the network, seconds since 1970, and its bytes.
+    :ivar streams: the same for the latest paced stream of each model.
     """
 
     base: str = ""
     received: list[Received] = field(default_factory=list)
     sent: list[tuple[float, bytes]] = field(default_factory=list)
+    streams: dict[str, list[tuple[float, bytes]]] = field(default_factory=dict)
     _failed_once: set[str] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -89,7 +91,7 @@ class FakeProvider:
     async def _answer(self, writer: asyncio.StreamWriter, request: Received) -> None:
         path = request.target.partition("?")[0]
         if path == "/_sent":  # for whoever runs this as a process of its own
-            log = [[at, len(data)] for at, data in self.sent]
+            log = {model: [[at, len(data)] for at, data in stream] for model, stream in self.streams.items()}
             return await _send(writer, 200, {"content-type": "application/json"}, json.dumps(log).encode())
         self.received.append(request)
         number = next(self._numbers)
@@ -166,12 +168,13 @@ class FakeProvider:
             spoken = model.partition("paced-")[2]
             pause = float(spoken or "100") / 1000
         await _head(writer, 200, headers | {"transfer-encoding": "chunked", "cache-control": "no-cache"})
+        log: list[tuple[float, bytes]] = []
         if scenario == "paced":
-            self.sent = []
+            self.sent = self.streams[model] = log
         for part in itertools.cycle(parts[1:3]) if scenario == "endless" else parts[:until]:
             await asyncio.sleep(0.005 if scenario == "endless" else pause)
             if scenario == "paced":
-                self.sent.append((time.time(), part))
+                log.append((time.time(), part))
             writer.write(b"%x\r\n%b\r\n" % (len(part), part))
             await writer.drain()
         if scenario == "disconnect":
