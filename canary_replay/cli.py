@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from pathlib import Path
@@ -182,10 +183,12 @@ def _replay(options: argparse.Namespace) -> int:
     if options.workers is not None and options.workers < 1:
         raise UsageError(f"--workers is a number from 1 on, not {options.workers}")
     shown = known_formats.get(options.format or "terminal")
-    files = [(Path(name), format_of(name)) for name in options.output]
+    files = [(Path(name), format_of(name)) for name in dict.fromkeys(options.output)]
     project = _project(options)
     with _Outputs(files) as outputs:
-        reporters = [shown.new(_stdout(), Style(color=_wants_color(options), quiet=options.quiet))]
+        reporters = [
+            shown.new(_stdout(for_people=shown.name == "terminal"), Style(color=_wants_color(options), quiet=options.quiet))
+        ]
         reporters += [form.new(stream, Style()) for stream, form in outputs.streams()]
         see = [reporter.case for reporter in reporters]
 
@@ -322,8 +325,13 @@ class _Outputs:
 
     def __enter__(self) -> Self:
         for path, aside, _form in self._files:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._open.append(open(aside, "wb"))
+            try:
+                self._open.append(_opened(path, aside))
+            except OSError as error:
+                self.__exit__(type(error))
+                from canary_replay.errors import UsageError
+
+                raise UsageError(f"the report {str(path)!r} cannot be written: {error.strerror}") from None
         return self
 
     def streams(self) -> Iterator[tuple[BinaryIO, Any]]:
@@ -332,7 +340,7 @@ class _Outputs:
             yield stream, form
 
     def __exit__(self, kind: object, *_rest: object) -> None:
-        for stream, (path, aside, _form) in zip(self._open, self._files, strict=True):
+        for stream, (path, aside, _form) in zip(self._open, self._files, strict=False):  # fewer, where one could not be opened
             stream.close()
             if kind is None:
                 aside.replace(path)
@@ -340,7 +348,18 @@ class _Outputs:
                 aside.unlink()
 
 
-def _stdout() -> BinaryIO:
+def _opened(path: Path, aside: Path) -> BinaryIO:
+    """The file beside a report's place; an OSError where the report could not be put there in the end."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return open(aside, "wb")
+
+
+def _stdout(*, for_people: bool) -> BinaryIO:
+    """Standard output; what a program reads is UTF-8 whatever the console's encoding, the same bytes as in a file."""
+    if not for_people and hasattr(sys.stdout, "buffer"):
+        return sys.stdout.buffer
     return _Encoded(sys.stdout)  # type: ignore[return-value]  # it has the one method that reporters use
 
 
