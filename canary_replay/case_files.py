@@ -146,7 +146,7 @@ def _json_problem(text: bytes, error: msgspec.DecodeError) -> str:
     import json
 
     try:
-        json.loads(text)
+        json.loads(text.rstrip())
     except UnicodeDecodeError as problem:
         return f"it is not UTF-8 (byte {problem.start} of the line); save the file as UTF-8"
     except ValueError as problem:

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$")]
 Tag = Annotated[str, StringConstraints(pattern=r"^[^\s()]+$")]
 Gate = Literal["hard", "statistical", "advisory"]
 
 
+def _one_is_a_list_of_one(value: Any) -> Any:  # noqa: ANN401 - whatever the file holds
+    return [value] if isinstance(value, str) else value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list_of_one, json_schema_input_type=str | tuple[str, ...])]
+BoolOrTexts = Annotated[
+    bool | tuple[str, ...], BeforeValidator(_one_is_a_list_of_one, json_schema_input_type=bool | str | tuple[str, ...])
+]
+
+
+def _two_spellings(schema: dict[str, Any]) -> None:
+    """Tell editors of both names of a case's prompt."""
+    schema["properties"]["user"] = {**schema["properties"]["input"], "title": "User"}
+
+
 class Table(BaseModel):
     """A table of a suite file: read-only, and a key that it does not know is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class File(Table):
@@ -39,23 +54,18 @@ class Expect(Table):
     """
 
     json_: bool | None = Field(default=None, alias="json")
-    required: tuple[str, ...] | None = None
+    required: Texts | None = None
     json_schema: dict[str, Any] | None = None
     tool: str | None = None
     arguments: dict[str, Any] | None = None
-    forbid_tool: bool | tuple[str, ...] | None = None
+    forbid_tool: BoolOrTexts | None = None
     refusal: bool | None = None
-    contains: tuple[str, ...] | None = None
-    must_not_contain: tuple[str, ...] | None = None
+    contains: Texts | None = None
+    must_not_contain: Texts | None = None
     equals: str | None = None
-    regex: tuple[str, ...] | None = None
-    not_regex: tuple[str, ...] | None = None
+    regex: Texts | None = None
+    not_regex: Texts | None = None
     error: bool | int | None = None
-
-    @field_validator("required", "contains", "must_not_contain", "regex", "not_regex", "forbid_tool", mode="before")
-    @classmethod
-    def _one_is_a_list_of_one(cls, value: Any) -> Any:  # noqa: ANN401 - whatever the file holds
-        return [value] if isinstance(value, str) else value
 
 
 class Case(Table):
@@ -71,7 +81,9 @@ class Case(Table):
     :ivar required: a failure of this case rejects even where it is already known.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, defer_build=True, populate_by_name=True, json_schema_extra=_two_spellings
+    )
 
     id: Annotated[str, StringConstraints(min_length=1, max_length=500)]
     tags: tuple[Tag, ...] = ()
@@ -150,7 +162,7 @@ class ProbeTable(BaseModel):
     :ivar required: a failure rejects even where it is already known.
     """
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
     name: Name
     use: Name
