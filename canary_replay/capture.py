@@ -350,10 +350,9 @@ def playing(interactions: Sequence[Interaction], speed: float = 0.0, *, redactor
     :param redactor: what the stored requests were masked with, so that a live one is masked before it is compared.
     """
     install()
-    token = _here.set(Player(interactions, speed=speed, redactor=redactor))
+    player = Player(interactions, speed=speed, redactor=redactor)
+    token = _here.set(player)
     try:
-        player = _here.get()
-        assert isinstance(player, Player)  # noqa: S101 - it was set two lines above
         yield player
     finally:
         _here.reset(token)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -455,25 +456,21 @@ _litellm_lock = threading.Lock()
 _priced: dict[str, bool] = {}  # whether LiteLLM knew a model before we told it about the model
 
 
+@cache
 def import_litellm() -> Any:  # noqa: ANN401 - used without types
     """LiteLLM, silent, off the network, and with every exchange in Python, where the capture sees it.
 
     :raises UsageError: it is not installed.
     :raises ProviderError: this version answers chat completions through its native client.
     """
-    with _litellm_lock:
-        os.environ.update(_QUIET)
-        try:
-            import litellm
-        except ImportError as error:
-            raise UsageError(
-                f"LiteLLM cannot be imported ({error}); install it with: pip install 'canary-replay[live]'"
-            ) from None
-        if not getattr(litellm, "is_canary_silenced", False):
-            _silence(litellm)
-            _check_python_answers()
-            litellm.is_canary_silenced = True
-        return litellm
+    os.environ.update(_QUIET)
+    try:
+        import litellm
+    except ImportError as error:
+        raise UsageError(f"LiteLLM cannot be imported ({error}); install it with: pip install 'canary-replay[live]'") from None
+    _silence(litellm)
+    _check_python_answers()
+    return litellm
 
 
 def _silence(litellm: Any) -> None:  # noqa: ANN401 - used without types

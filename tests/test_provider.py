@@ -660,13 +660,13 @@ def test_cannot_be_asked(provider: FakeProvider, model: str, message: str) -> No
 
 def test_native_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """A LiteLLM that may answer through its native client, where nothing can be recorded, is refused by its version."""
-    litellm = import_litellm()
+    import_litellm()
     from litellm.rust_bridge import catalog
     from litellm.rust_bridge.configuration import Rollout
 
     rules = (catalog.RouteRule(catalog.Route.CHAT_COMPLETIONS, Rollout.RUST_OPT_OUT),)
     monkeypatch.setattr(catalog, "RULES", rules)
-    monkeypatch.setattr(litellm, "is_canary_silenced", False)
+    import_litellm.cache_clear()
 
     with pytest.raises(ProviderError, match=r"LiteLLM \d+\.\d+\.\d+ may answer chat completions through its native client"):
         import_litellm()

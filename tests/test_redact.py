@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from canary_replay import cassette
 from canary_replay.errors import UsageError
 from canary_replay.interaction import HttpRequest, HttpResponse, Interaction, Timing
+from canary_replay.recording import Recording
 from canary_replay.redact import Redactor, identifiers_from, secrets_from
 from canary_replay.request import Request
 from canary_replay.response import Response, ToolCall
@@ -161,6 +163,21 @@ def test_twice_is_once(parts: list[bytes], emails: bool) -> None:  # noqa: FBT00
     assert len(once) == len(data)
     assert redactor.leaks(once) == ()
     assert redactor.body(once) == once
+
+
+@given(st.lists(st.tuples(any_bytes, st.sampled_from([b" ", b"\n", b"\\n", b'"', b"\\u00e9", b"%3D", b"\xff"])), max_size=6))
+def test_nothing_to_find_in_the_file(parts: list[tuple[bytes, bytes]]) -> None:
+    """What is masked stays masked in the cassette's file, whatever JSON makes of the bytes: the guard stops no honest file."""
+    body = b"".join(sign + part for part, sign in parts)
+    request = HttpRequest(method="POST", uri="http://h/", body=body)
+    interaction = REDACTOR.interaction(Interaction(request=request, response=HttpResponse(status=200, body=body)))
+    said = REDACTOR.answer(Response(text=body.decode("utf-8", "replace")))
+    asked = REDACTOR.neutral(Request(model="m", messages=({"role": "user", "content": body.decode("utf-8", "replace")},)))
+    recording = Recording(
+        suite="s", target="t", case="c", trial=0, key="k", request=asked, response=said, interactions=(interaction,)
+    )
+
+    assert REDACTOR.leaks(cassette.encode([recording])) == ()
 
 
 def test_which_values_of_the_environment() -> None:
