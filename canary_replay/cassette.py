@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -379,6 +378,8 @@ def write(path: Path, recordings: Sequence[Recording], *, keep_wire: str = "all"
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write aside, sync, rename, sync the folder."""
+    import tempfile  # a replay writes nothing and need not load it
+
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
     try:

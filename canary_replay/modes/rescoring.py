@@ -16,7 +16,6 @@ from canary_replay.outcome import AcceptedOutcome, Outcome
 from canary_replay.probing import BoundProbe
 from canary_replay.project import CaseRef, LoadedSuite, ResolvedTarget, expected_of, request_for
 from canary_replay.recording import Recording
-from canary_replay.redact import Redactor, secrets_from
 from canary_replay.reporting import CaseResult, Problem
 from canary_replay.request import Request, changes, likeness, request_key
 from canary_replay.scoring import score_recording
@@ -122,6 +121,8 @@ class Scorer:
         return kept, None
 
     def _stale(self, shown: str, then: Request, now: Request) -> Problem:
+        from canary_replay.redact import Redactor, secrets_from  # only what is stale is shown
+
         table = self.suite.suite.redact
         hidden = Redactor(secrets_from(os.environ), emails=table.emails, patterns=table.patterns).neutral(now)
         found = changes(then, hidden)

@@ -20,7 +20,7 @@ class ErrorParameters(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, json_schema_extra={"examples": [{}, {"status": 429}, {"expected": False}]}
+        extra="forbid", frozen=True, defer_build=True, json_schema_extra={"examples": [{}, {"status": 429}, {"expected": False}]}
     )
 
     expected: bool = True

@@ -35,6 +35,7 @@ class PatternParameters(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
+        defer_build=True,
         json_schema_extra={"examples": [{"pattern": r"A-\d{5}"}, {"patterns": ["(?i)(é|日本)+", "x"], "engine": "python"}]},
     )
 

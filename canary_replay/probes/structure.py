@@ -34,7 +34,10 @@ class JsonParameters(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, json_schema_extra={"examples": [{}, {"keys": ["status", "summary"], "fenced": True}]}
+        extra="forbid",
+        frozen=True,
+        defer_build=True,
+        json_schema_extra={"examples": [{}, {"keys": ["status", "summary"], "fenced": True}]},
     )
 
     keys: Annotated[tuple[Annotated[str, StringConstraints(min_length=1)], ...], Field(min_length=1)] | None = None
@@ -57,6 +60,7 @@ class JsonSchemaParameters(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
+        defer_build=True,
         populate_by_name=True,
         json_schema_extra={"examples": [{"schema": {"type": "object", "required": ["status"]}}]},
     )

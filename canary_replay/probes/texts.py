@@ -22,7 +22,9 @@ class TextsParameters(BaseModel):
     :ivar ignore_case: whether ``A`` and ``a`` are the same.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"texts": ["Paris", "é"]}]})
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, defer_build=True, json_schema_extra={"examples": [{"texts": ["Paris", "é"]}]}
+    )
 
     texts: Annotated[tuple[Annotated[str, StringConstraints(min_length=1)], ...], Field(min_length=1)]
     ignore_case: bool = False
@@ -40,7 +42,7 @@ class EqualsParameters(BaseModel):
     :ivar ignore_case: whether ``A`` and ``a`` are the same.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"text": "Paris"}]})
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, json_schema_extra={"examples": [{"text": "Paris"}]})
 
     text: str
     ignore_case: bool = False
@@ -54,7 +56,7 @@ class LengthParameters(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, json_schema_extra={"examples": [{"max": 20, "unit": "words"}, {"min": 3}]}
+        extra="forbid", frozen=True, defer_build=True, json_schema_extra={"examples": [{"max": 20, "unit": "words"}, {"min": 3}]}
     )
 
     min: Annotated[int, Field(ge=0)] | None = None

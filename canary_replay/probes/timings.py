@@ -18,7 +18,7 @@ class TimingParameters(BaseModel):
     :ivar max_ms: the most milliseconds that pass.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"max_ms": 1500}]})
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, json_schema_extra={"examples": [{"max_ms": 1500}]})
 
     max_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 

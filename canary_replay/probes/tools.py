@@ -21,7 +21,9 @@ class ToolCalledParameters(BaseModel):
     :ivar tool: the tool that must be called, at least once; any tool by default.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{}, {"tool": "lookup_order"}]})
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, defer_build=True, json_schema_extra={"examples": [{}, {"tool": "lookup_order"}]}
+    )
 
     tool: ToolName | None = None
 
@@ -37,6 +39,7 @@ class ToolArgumentsParameters(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
+        defer_build=True,
         json_schema_extra={
             "examples": [
                 {"tool": "lookup_order", "arguments": {"order_id": "EXAMPLE-42", "verbose": True}},
@@ -56,7 +59,9 @@ class ToolForbiddenParameters(BaseModel):
     :ivar tools: one name or a list of names that may not be called; every tool by default.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{}, {"tools": ["delete_order"]}]})
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, defer_build=True, json_schema_extra={"examples": [{}, {"tools": ["delete_order"]}]}
+    )
 
     tools: Annotated[tuple[ToolName, ...], Field(min_length=1)] | None = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from typing import Any, BinaryIO
 
 import msgspec
@@ -41,6 +40,8 @@ class JsonReporter:
     """Outcomes wait beside the document until the verdict, which comes first, is known; memory stays flat."""
 
     def __init__(self, stream: BinaryIO, style: Style) -> None:  # noqa: ARG002 - JSON has no style
+        import tempfile  # a replay for the terminal need not load it
+
         self._stream = stream
         self._outcomes = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed at the end
         self._first = True
