@@ -13,8 +13,9 @@ from typing import BinaryIO
 import pytest
 
 from canary_replay import __version__, cli
+from canary_replay.gating import ADMIT, BUG, CANNOT_JUDGE, PROVIDER, REJECT, REVIEW, USAGE, Reason, decide
 from canary_replay.reporting import CaseResult, Report, Style, known_formats, reporter
-from tests.projects import EUROS, GREET, PRICE, TARGET, Ran, environment, project, run, run_apart
+from tests.projects import EUROS, GREET, PRICE, ROOT, TARGET, Ran, environment, project, run, run_apart
 from tests.test_replay import baseline
 
 
@@ -306,3 +307,37 @@ def polite(case, response):
     assert re.search(r"^polite +style +It says please\.$", listed.out, re.MULTILINE)
     assert re.search(r"^  tool: ", shown.out, re.MULTILINE)
     assert own.out.startswith("polite (style, version 1)\n\nIt says please.\n")
+
+
+# ------------------------------------------------------------------------------------------------ the pages about it
+def test_command_line_page_has_every_option() -> None:
+    """The reference page names every command and every option, and no option that does not exist."""
+    page = ROOT / "docs" / "reference" / "command-line.md"
+    if not page.exists():
+        pytest.skip("the documentation is not in this distribution")
+    text = page.read_text(encoding="utf-8")
+    commands = ["record", "replay", "cassette show", "cassette verify", "cassette scan", "probes list", "probes show"]
+
+    options = {"--version", "--help"}
+    for command in commands:
+        options |= set(re.findall(r"--[a-z]+", run(ROOT, *command.split(), "--help").out))
+
+    assert set(re.findall(r"(?<![-|a-z])--[a-z]+", text)) == options
+    for command in commands:
+        assert f"canary-replay {command}" in text
+
+
+def test_exit_code_page_has_every_code() -> None:
+    """The reference page explains each code that the help names, in the order of precedence that the verdict has."""
+    page = ROOT / "docs" / "reference" / "exit-codes.md"
+    if not page.exists():
+        pytest.skip("the documentation is not in this distribution")
+    text = page.read_text(encoding="utf-8")
+
+    explained = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
+
+    assert explained == {ADMIT, REJECT, USAGE, REVIEW, CANNOT_JUDGE, PROVIDER, BUG}
+    assert {int(code) for code in re.findall(r"(\d+) [a-z]", cli.EXIT_CODES)} == explained
+    order = [BUG, USAGE, REJECT, PROVIDER, CANNOT_JUDGE, REVIEW]
+    assert f"the first of {', '.join(map(str, order))} is the one" in text
+    assert decide(Reason(code, "") for code in reversed(order)).exit_code == order[0]
