@@ -83,8 +83,8 @@ class FakeProvider:
         try:
             while not writer.is_closing():
                 await self._answer(writer, await _read(reader))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client went away, as clients do
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client went away, as clients do, or the server is ending
         finally:
             writer.close()
 
