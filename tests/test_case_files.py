@@ -24,11 +24,24 @@ def file(folder: Path, content: str | bytes, name: str = "cases.jsonl") -> Path:
 def wrong(content: bytes, folder: Path) -> str:
     """What is said of a JSON lines file when all of its cases are read."""
     path = file(folder, content)
-    with pytest.raises(UsageError) as caught, path.open("rb") as opened:
-        for row in json_rows(path, shown="c.jsonl"):
-            opened.seek(row.offset)
-            case_from(json_object(opened.readline(), f"c.jsonl:{row.line}"), f"c.jsonl:{row.line}")
+    with pytest.raises(UsageError) as caught:
+        read_json(path)
     return str(caught.value)
+
+
+def read_json(path: Path) -> None:
+    """Read every case of a JSON lines file, as a suite does: first the rows, then each line again."""
+    content = path.read_bytes()
+    for row in json_rows(path, shown="c.jsonl"):
+        origin = f"c.jsonl:{row.line}"
+        case_from(json_object(content[row.offset :].partition(b"\n")[0], origin), origin)
+
+
+def read_csv(path: Path) -> None:
+    """Read every case of a CSV file."""
+    for number, row in enumerate(csv_rows(path, shown="c.csv")):
+        head_of(row, number, shown="c.csv")
+        case_from(row.data, f"c.csv:{row.line}")
 
 
 class TestJsonLines:
@@ -174,9 +187,7 @@ class TestCsv:
         path = file(tmp_path, content, "c.csv")
 
         with pytest.raises(UsageError) as caught:
-            for number, row in enumerate(csv_rows(path, shown="c.csv")):
-                head_of(row, number, shown="c.csv")
-                case_from(row.data, f"c.csv:{row.line}")
+            read_csv(path)
 
         assert str(caught.value) == f"c.csv:{said}"
 

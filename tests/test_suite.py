@@ -52,6 +52,7 @@ gate = "hard"
 [policy]
 required_cases_pass = true
 """
+A_NAME = "at most 80 letters, digits, '.', '_' and '-', a letter or digit first"
 TARGET = {"current": {"model": "openai/x"}}
 CASE = {"id": "a", "user": "x"}
 
@@ -104,12 +105,12 @@ class TestSchema:
 @pytest.mark.parametrize(
     "data, message",
     [
-        ({"name": "a b", "targets": TARGET}, "name should be at most 80 letters, digits, '.', '_' and '-', a letter or digit first, not 'a b'"),
+        ({"name": "a b", "targets": TARGET}, f"name should be {A_NAME}, not 'a b'"),
         ({"targets": TARGET}, "the key 'name' is missing"),
         ({"name": "a"}, "the key 'targets' is missing"),
         ({"name": "a", "targets": 3}, "targets should be a table, not 3"),
         ({"name": "a", "targets": {"current": 3}}, "targets.current should be a table, not 3"),
-        ({"name": "a", "targets": {"a b": {}}}, "targets.a b should be at most 80 letters, digits, '.', '_' and '-', a letter or digit first, not 'a b'"),
+        ({"name": "a", "targets": {"a b": {}}}, f"targets.a b should be {A_NAME}, not 'a b'"),
         ({"name": "a", "targets": TARGET, "trials": 0}, "trials should be greater than or equal to 1, not 0"),
         ({"name": "a", "targets": TARGET, "trials": 1.5}, "trials should be a whole number, not 1.5"),
         ({"name": "a", "targets": TARGET, "trials": "many"}, "trials should be a whole number, not 'many'"),
