@@ -142,11 +142,20 @@ class TestSuites:
             (b"name = 's'\nx = " + b"[" * 5000 + b"]" * 5000, "suites/s.toml: is nested too deeply"),
             (b"name = 's'\n", "suites/s.toml:1: the key 'targets' is missing"),
             (b"name = 's'\n\n[targets]\n", "suites/s.toml:3: a suite needs at least one target: [targets.current] with a model"),
-            (b"name = 's'\n[targets.a]\nmodel='m'\n\nmodle = 'x'", "suites/s.toml:5: targets.a: there is no key 'modle'; did you mean 'model'? known: "),
-            (b"name = 's'\n[targets.a]\nmodel='m'\nparameters = { x = 2020-01-01 }", "suites/s.toml:4: x: 2020-01-01 cannot be sent as JSON; write it as a text, in quotes"),
-            (b"name = 's'\n[targets.a]\nmodel='m'\n[targets.a.parameters]\nx = [1, nan]", "suites/s.toml:5: 1: nan cannot be sent as JSON; "),
+            (
+                b"name = 's'\n[targets.a]\nmodel='m'\n\nmodle = 'x'",
+                "suites/s.toml:5: targets.a: there is no key 'modle'; did you mean 'model'? known: ",
+            ),
+            (
+                b"name = 's'\n[targets.a]\nmodel='m'\nparameters = { x = 2020-01-01 }",
+                "suites/s.toml:4: x: 2020-01-01 cannot be sent as JSON; write it as a text, in quotes",
+            ),
+            (
+                b"name = 's'\n[targets.a]\nmodel='m'\n[targets.a.parameters]\nx = [1, nan]",
+                "suites/s.toml:5: 1: nan cannot be sent as JSON; ",
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_wrong_file(self, text: bytes, said: str, write: Write) -> None:
         """Each mistake in a suite file is one line: the file, the line of the key, what is wrong."""
         assert refused(write({SUITE: text})).startswith(said)
@@ -157,7 +166,8 @@ class TestTargets:
 
     def test_extends(self, write: Write) -> None:
         """A target takes over what it extends; what it says itself counts, parameters key by key."""
-        more = '[targets.warm]\nextends = "current"\nparameters = { temperature = 1 }\n[targets.hot]\nextends = "warm"\nagainst = "warm"\nsystem = "Hot."\n'
+        warm = '[targets.warm]\nextends = "current"\nparameters = { temperature = 1 }\n'
+        more = warm + '[targets.hot]\nextends = "warm"\nagainst = "warm"\nsystem = "Hot."\n'
         root = write({SUITE: f'{HEAD}{TARGET}system = "Cold."\nparameters = {{ temperature = 0.5, max_tokens = 9 }}\n{more}'})
 
         hot = only(root).targets["hot"]
@@ -309,14 +319,20 @@ class TestCases:
                 {SUITE: '[[cases_from]]\nfile = "c.json"', "suites/c.jsonl": ""},
                 "suites/s.toml:5: there is no file 'suites/c.json'; did you mean 'c.jsonl'?",
             ),
-            ({SUITE: case("a", expect='{ regex = "(?=a)" }')}, "suites/s.toml:4: case 'a': expect.regex: the pattern '(?=a)' has a lookaround"),
             (
-                {SUITE: '[[cases_from]]\nfile = "c.jsonl"', "suites/c.jsonl": '\n{"id": "a", "user": "x", "expect": {"regex": "("}}'},
+                {SUITE: case("a", expect='{ regex = "(?=a)" }')},
+                "suites/s.toml:4: case 'a': expect.regex: the pattern '(?=a)' has a lookaround",
+            ),
+            (
+                {
+                    SUITE: '[[cases_from]]\nfile = "c.jsonl"',
+                    "suites/c.jsonl": '\n{"id": "a", "user": "x", "expect": {"regex": "("}}',
+                },
                 "suites/c.jsonl:2: case 'a': expect.regex: the pattern '('",
             ),
             ({SUITE: case("a", system='{ file = "p.txt" }')}, "suites/s.toml:4: case 'a': there is no file 'suites/p.txt'"),
         ],
-    )  # fmt: skip
+    )
     def test_wrong(self, files: dict[str, str | bytes], said: str, write: Write) -> None:
         """A mistake in a case names the place of the case, and the other place where there are two."""
         files = {name: HEAD + TARGET + str(text) if name == SUITE else text for name, text in files.items()}
@@ -372,7 +388,8 @@ class TestRequest:
             "parameters": "{ seed = 7, stream = true }",
             "tools": "[]",
         }
-        target = 'system = "Theirs."\ntools = [{ type = "function", function = { name = "look" } }]\nparameters = { seed = 1, top_p = 1 }'
+        tools = 'tools = [{ type = "function", function = { name = "look" } }]'
+        target = f'system = "Theirs."\n{tools}\nparameters = {{ seed = 1, top_p = 1 }}'
 
         asked = self.request(write, target, **keys)
 
@@ -383,12 +400,24 @@ class TestRequest:
     @pytest.mark.parametrize(
         "target, keys, said",
         [
-            ("", {"user": '"{ordr}"', "variables": '{ order = "1" }'}, "there is no variable 'ordr'; did you mean 'order'? known: order; {{ordr}} writes it as it is"),
-            ('system = "{shop}"\n', {"user": '"{n}"', "variables": "{ n = 1 }"}, "in the system prompt of 'current': there is no variable 'shop'; known: n; "),
+            (
+                "",
+                {"user": '"{ordr}"', "variables": '{ order = "1" }'},
+                "there is no variable 'ordr'; did you mean 'order'? known: order; {{ordr}} writes it as it is",
+            ),
+            (
+                'system = "{shop}"\n',
+                {"user": '"{n}"', "variables": "{ n = 1 }"},
+                "in the system prompt of 'current': there is no variable 'shop'; known: n; ",
+            ),
             ("", {"variables": '{ order = "1" }'}, "no text uses the variable 'order'; write {order} where it goes"),
-            ("", {"user": '"{order}"', "variables": "{ order = 1, ordr = 2 }"}, "no text uses the variable 'ordr'; did you mean 'order'?"),
+            (
+                "",
+                {"user": '"{order}"', "variables": "{ order = 1, ordr = 2 }"},
+                "no text uses the variable 'ordr'; did you mean 'order'?",
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_wrong_variables(self, target: str, keys: dict[str, str], said: str, write: Write) -> None:
         """A name that is no variable, and a variable that no text uses, are mistakes: one of the two is misspelt."""
         root = write({SUITE: HEAD + TARGET + target + case("a", **keys)})
@@ -414,7 +443,8 @@ class TestProbes:
 
     def test_places(self, write: Write) -> None:
         """Probes come from TOML files, Python files and the suite's own tables; each knows where it was configured."""
-        own = '[[probes_inline]]\nname = "digits"\nuse = "regex"\nscope = "n and not m"\nthreshold = 0.5\ngate = "advisory"\npattern = \'\\d\'\n'
+        keys = 'scope = "n and not m"\nthreshold = 0.5\ngate = "advisory"\n'
+        own = f'[[probes_inline]]\nname = "digits"\nuse = "regex"\npattern = "[0-9]"\n{keys}'
         files: dict[str, str | bytes] = {
             SUITE: f'{HEAD}probes = ["p/a.toml", "p/b.py"]\n{TARGET}{own}',
             "p/a.toml": '\n[[probe]]\nname = "short"\nuse = "length"\nmax = 3\n',
@@ -480,14 +510,26 @@ class TestProbes:
         "table, said",
         [
             ('use = "regx"\npattern = "x"', "6: probe 'p': there is no probe 'regx'; did you mean 'regex'? known: "),
-            ('use = "regex"\n\npatern = "x"', "8: probe 'p': there is no parameter of the probe 'regex' named 'patern'; did you mean 'pattern'? "),
+            (
+                'use = "regex"\n\npatern = "x"',
+                "8: probe 'p': there is no parameter of the probe 'regex' named 'patern'; did you mean 'pattern'? ",
+            ),
             ('use = "regex"\n\npattern = 5', "8: probe 'p': pattern should be a list, not 5"),
             ('use = "regex"\npattern = "("', "4: probe 'p': the pattern '('"),
-            ('use = "regex"\npattern = "x"\nscope = "a and"', "8: probe 'p': the scope 'a and' does not parse at character 6: expected a tag"),
-            ('use = "regex"\npattern = "x"\nthreshold = 2', "8: probes_inline[0].threshold should be less than or equal to 1, not 2"),
-            ('use = "regex"\npattern = "x"\n[[probes_inline]]\nname = "p"\nuse = "json"', "8: the probe name 'p' stands at suites/s.toml:4 too; "),
+            (
+                'use = "regex"\npattern = "x"\nscope = "a and"',
+                "8: probe 'p': the scope 'a and' does not parse at character 6: expected a tag",
+            ),
+            (
+                'use = "regex"\npattern = "x"\nthreshold = 2',
+                "8: probes_inline[0].threshold should be less than or equal to 1, not 2",
+            ),
+            (
+                'use = "regex"\npattern = "x"\n[[probes_inline]]\nname = "p"\nuse = "json"',
+                "8: the probe name 'p' stands at suites/s.toml:4 too; ",
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_wrong_table(self, table: str, said: str, write: Write) -> None:
         """A wrong probe is told at the key that is wrong."""
         root = write({SUITE: f'{HEAD}{TARGET}[[probes_inline]]\nname = "p"\n{table}\n'})
@@ -497,7 +539,11 @@ class TestProbes:
     @pytest.mark.parametrize(
         "name, text, said",
         [
-            ("p.py", "\nimport nothing_of_that_name\n", "p.py:2: cannot be loaded: ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+            (
+                "p.py",
+                "\nimport nothing_of_that_name\n",
+                "p.py:2: cannot be loaded: ModuleNotFoundError: No module named 'nothing_of_that_name'",
+            ),
             ("p.py", "x = 1\ndef f(:\n", "p.py:2: is not Python: "),
             ("p.py", "\n\nraise SystemExit(3)\n", "p.py:3: cannot be loaded: SystemExit: 3"),
             ("p.py", "raise ValueError('two\\nlines')", "p.py:1: cannot be loaded: ValueError: two lines"),
@@ -507,7 +553,7 @@ class TestProbes:
             ("p.txt", "", "suites/s.toml:2: probes are read from .toml and .py files, not from 'p.txt'"),
             ("q.py", "", "suites/s.toml:2: there is no file 'p.py'; did you mean 'q.py'?"),
         ],
-    )  # fmt: skip
+    )
     def test_wrong_file(self, name: str, text: str, said: str, write: Write) -> None:
         """A probe file that cannot be loaded is told with file, line and what it raised."""
         named = "p.py" if name == "q.py" else name
@@ -534,7 +580,8 @@ class TestQuestions:
             + case("tool-2", group='"tools"', expect="{ refusal = false }")
             + case("plain", expect="{ json = false }")
         )
-        probes = '[[probes_inline]]\nname = "t"\nuse = "json"\nscope = "tools"\n[[probes_inline]]\nname = "dead"\nuse = "json"\nscope = "tols and not x"\n'
+        table = '[[probes_inline]]\nname = "{}"\nuse = "json"\nscope = "{}"\n'.format
+        probes = table("t", "tools") + table("dead", "tols and not x")
         return only(write({SUITE: HEAD + TARGET + cases + probes}))
 
     @pytest.mark.parametrize(
