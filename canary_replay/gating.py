@@ -15,7 +15,13 @@ Word = Literal["admit", "review", "reject", "cannot judge"]
 
 ADMIT, REJECT, USAGE, REVIEW, CANNOT_JUDGE, PROVIDER, BUG = 0, 1, 2, 3, 4, 5, 70
 _PRECEDENCE = (BUG, USAGE, REJECT, PROVIDER, CANNOT_JUDGE, REVIEW, ADMIT)
-_WORDS: dict[int, Word] = {ADMIT: "admit", REJECT: "reject", REVIEW: "review", CANNOT_JUDGE: "cannot judge", USAGE: "cannot judge"}
+_WORDS: dict[int, Word] = {
+    ADMIT: "admit",
+    REJECT: "reject",
+    REVIEW: "review",
+    CANNOT_JUDGE: "cannot judge",
+    USAGE: "cannot judge",
+}
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -85,7 +91,11 @@ class Judge:
             case "unscored":
                 return CANNOT_JUDGE, "could not be scored"
             case "fixed" | "gone" | "decayed":
-                words = {"fixed": "is fixed and not accepted yet", "gone": "is gone", "decayed": "still passes with a lower score"}
+                words = {
+                    "fixed": "is fixed and not accepted yet",
+                    "gone": "is gone",
+                    "decayed": "still passes with a lower score",
+                }
                 return REVIEW, words[comparison.transition]
             case _ if comparison.changes:
                 return REVIEW, "changed its score or some trials"

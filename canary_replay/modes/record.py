@@ -24,7 +24,7 @@ from canary_replay.outcome import accepted
 from canary_replay.project import CaseRef, LoadedSuite, Project, ResolvedTarget, expected_of, request_for
 from canary_replay.provider import Call, Provider, ask_trial, load_provider
 from canary_replay.recording import Recording
-from canary_replay.redact import Redactor, secrets_from
+from canary_replay.redact import Redactor, identifiers_from, secrets_from
 from canary_replay.request import Request, request_key
 from canary_replay.scoring import score_recording
 from canary_replay.suite import Case
@@ -331,7 +331,12 @@ def _ask_all(
                 timeout=table.record.timeout,
                 max_body_bytes=table.record.max_body_bytes,
             )
-            redactor = Redactor(secrets, emails=table.redact.emails, patterns=table.redact.patterns)
+            redactor = Redactor(
+                secrets,
+                emails=table.redact.emails,
+                patterns=table.redact.patterns,
+                identifiers=identifiers_from(environ),
+            )
             by = {"model": answerer.shown} | (server.identity if server else {})
             provider = load_provider(target.provider, project.root)
             asker = _Asker(group, provider=provider, answerer=answerer, call=call, by=by, redactor=redactor)
