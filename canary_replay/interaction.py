@@ -15,7 +15,7 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     :ivar started: when the request began, seconds since 1970 (UTC).
     :ivar headers_ms: milliseconds from the request to the response's headers.
     :ivar chunks: ``(milliseconds since the request, number of bytes)`` of each network read, in order.
-    :ivar end: ``eof``; ``error:<exception>:<message>`` where the connection broke; ``cap:<which limit>`` where we cut an endless one.
+    :ivar end: ``eof``; ``error:<exception>:<message>`` where the connection broke; ``cap:<limit>`` where we cut it.
     :ivar end_ms: milliseconds from the request to the end.
     :ivar encoding: the content-encoding that the bytes had on the wire, if we decompressed them.
     :ivar retried: this attempt failed and was asked again; the answer is in a later interaction.
