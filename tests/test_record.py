@@ -604,3 +604,25 @@ def test_resumed_recordings_are_counted(tmp_path: Path, provider: FakeProvider) 
     assert "1 were there already (1 from earlier runs)" in ran.out
     assert len(provider.received) == 3
     assert_fine(run(tmp_path, "replay"))
+
+
+def test_interrupted_record_goes_on(tmp_path: Path, provider: FakeProvider) -> None:
+    """Ctrl-C is 130 and one line without a traceback; what was recorded is kept, and the next record asks for the rest."""
+    target = asking(provider.base, model="openai/gpt-paced-10", more="parameters = { stream = true }")
+    project(tmp_path, target, f"[record]\nconcurrency = {AT_ONCE}\n", numbered(12))
+    process = start("record", cwd=tmp_path)
+    while len(kept(tmp_path)) < AT_ONCE and process.poll() is None:
+        time.sleep(0.01)
+
+    process.send_signal(signal.SIGINT)
+    _out, err = process.communicate(timeout=60)
+    found, hits = len(kept(tmp_path)), len(provider.received)
+    ran = run(tmp_path, "record")
+
+    assert process.returncode == 130
+    assert b"interrupted; what was recorded is kept" in err
+    assert b"Traceback" not in err
+    assert AT_ONCE <= found < 12
+    assert_fine(ran)
+    assert len(provider.received) - hits == 12 - found
+    assert_fine(run(tmp_path, "replay"))
