@@ -546,6 +546,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(folder)
 
 
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")  # the threads are those of pytest-xdist
 def test_workers_make_no_difference(large: Path) -> None:
     """One process, two or three: the same bytes, at the terminal and in JSON."""
     pages = [run(large, "replay", "--workers", str(workers)) for workers in (1, 2, 3)]
