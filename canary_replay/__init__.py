@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from canary_replay.errors import CanaryError, DamagedFileError, ProviderError, UsageError
     from canary_replay.modes.record import record_project as record
+    from canary_replay.modes.record import record_project_async as arecord
     from canary_replay.modes.replay import replay_project as replay
     from canary_replay.outcome import Outcome, Score, Span, unscored
     from canary_replay.probing import probe
@@ -30,6 +31,7 @@ _HOME = {
     "ToolCall": "response",
     "Usage": "response",
     "UsageError": "errors",
+    "arecord": "modes.record:record_project_async",
     "load_project": "project",
     "probe": "probing",
     "record": "modes.record:record_project",
@@ -52,6 +54,7 @@ __all__ = [
     "Usage",
     "UsageError",
     "__version__",
+    "arecord",
     "load_project",
     "probe",
     "record",

@@ -94,7 +94,7 @@ class Case(Table):
     variables: dict[str, str | int | float | bool] = {}
     parameters: dict[str, Any] = {}
     tools: tuple[dict[str, Any], ...] | File | None = None
-    expect: Expect = Expect()
+    expect: Expect = Expect.model_construct()  # not Expect(): that would build its validator at import
     required: Annotated[bool, Field(strict=True)] = False
 
     @field_validator("messages")
@@ -235,6 +235,6 @@ class Suite(Table):
     cases: tuple[Case, ...] = ()
     cases_from: tuple[CasesFrom, ...] = ()
     probes_inline: tuple[ProbeTable, ...] = ()
-    record: RecordTable = RecordTable()
-    redact: RedactTable = RedactTable()
-    policy: PolicyTable = PolicyTable()
+    record: RecordTable = RecordTable.model_construct()
+    redact: RedactTable = RedactTable.model_construct()
+    policy: PolicyTable = PolicyTable.model_construct()

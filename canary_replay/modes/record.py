@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -136,6 +137,17 @@ def record_project(
         _ask_all(project, asked, environ, progress, report)
     _settle(project, plans, environ, report)
     return report
+
+
+async def record_project_async(
+    project: Project,
+    *,
+    selection: Selection = EVERYTHING,
+    environ: Mapping[str, str] = os.environ,
+    progress: Progress | None = None,
+) -> RecordReport:
+    """`record_project` for callers with an event loop: the calls run in threads of their own, the loop stays free."""
+    return await asyncio.to_thread(record_project, project, selection=selection, environ=environ, progress=progress)
 
 
 # ------------------------------------------------------------------------------------------------ what is missing
