@@ -98,7 +98,7 @@ class Judge:
                 }
                 return REVIEW, words[comparison.transition]
             case _ if comparison.changes:
-                return REVIEW, "changed its score or some trials"
+                return REVIEW, "with other scores or other trials passing than accepted"
             case _:
                 return ADMIT, ""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -240,8 +241,10 @@ class _Asker:
         call: Call,
         by: dict[str, str],
         redactor: Redactor,
+        keep: Callable[[Recording], None],
     ) -> None:
         self._plans = plans
+        self._keep = keep
         self._provider = provider
         self._answerer = answerer
         self._call = call
@@ -251,7 +254,11 @@ class _Asker:
         self._pace = _Pace(self._table.requests_per_minute)
 
     def recordings(self) -> Iterator[Recording]:
-        """Every recording, in the order they end. The embedded model answers one at a time, as it has one processor."""
+        """Every recording, in the order they end; each was kept by the thread that asked for it.
+
+        The embedded model answers one at a time, as it has one processor. Whoever stops early still waits for the calls under
+        way: their answers are paid for, and kept.
+        """
         at_a_time = 1 if self._answerer.embedded else self._table.concurrency
         jobs = ((plan, trial) for plan in self._plans for trial in plan.missing)
         pool = ThreadPoolExecutor(at_a_time, thread_name_prefix="canary-record")
@@ -266,7 +273,7 @@ class _Asker:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=True, cancel_futures=True)
 
     def _ask(self, plan: _Planned, trial: int) -> Recording:
         self._pace.wait()
@@ -288,7 +295,8 @@ class _Asker:
             by=self._by,
         )
         if self._answerer.embedded and recording.response is not None:  # a model on this machine is known to cost nothing
-            return msgspec.structs.replace(recording, response=msgspec.structs.replace(recording.response, cost=0.0))
+            recording = msgspec.structs.replace(recording, response=msgspec.structs.replace(recording.response, cost=0.0))
+        self._keep(recording)
         return recording
 
 
@@ -351,18 +359,24 @@ def _ask_all(
             )
             by = {"model": answerer.shown} | (server.identity if server else {})
             provider = load_provider(target.provider, project.root)
-            asker = _Asker(group, provider=provider, answerer=answerer, call=call, by=by, redactor=redactor)
+            asker = _Asker(
+                group, provider=provider, answerer=answerer, call=call, by=by, redactor=redactor, keep=partial(_keep, writer)
+            )
             takes_errors = {plan.ref.id for plan in group if plan.case.expect.error not in (None, False)}
             for recording in asker.recordings():
-                _keep(writer, recording, report, takes_errors)
+                _count(recording, report, takes_errors)
                 progress.step(recording, cost=report.cost)
 
 
-def _keep(writer: runs.RunWriter, recording: Recording, report: RecordReport, takes_errors: set[str]) -> None:
+def _keep(writer: runs.RunWriter, recording: Recording) -> None:
+    """Put a recording on disk; without its interactions where they would carry a key there."""
     try:
         writer.append(recording)
     except SecretError:
         writer.append(msgspec.structs.replace(recording, interactions=(), wire="left out: it held something like a key"))
+
+
+def _count(recording: Recording, report: RecordReport, takes_errors: set[str]) -> None:
     response = recording.response
     if response is not None and response.error is not None and recording.case not in takes_errors:
         failure = Failure(
