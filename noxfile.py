@@ -113,7 +113,8 @@ def demo(session: nox.Session) -> None:
 def walk_first_steps(session: nox.Session, project: Path) -> None:
     """Make a project of the suite alone, record it for real and replay what was recorded."""
     copy_first_steps(project)
-    session.run("canary-replay", "record", "first-steps", "--project", str(project))
+    embedded = {"CANARY_MODEL": "embedded/smollm2-135m-instruct"}  # free, whatever keys there are
+    session.run("canary-replay", "record", "first-steps", "--project", str(project), env=embedded)
     session.run("canary-replay", "replay", "first-steps", "--project", str(project))
 
 
