@@ -188,7 +188,7 @@ def ask_trial(
         for interaction in attempt.interactions
     )
     reading = _read(interactions, last)
-    answer = last.answer or Answer(dropped=provider.dropped(call.request))
+    answer = last.answer or Answer(dropped=provider.dropped(msgspec.structs.replace(call.request, model=call.model)))
     response = reading.response
     if response is not None:
         response = msgspec.structs.replace(

@@ -337,6 +337,17 @@ def test_http_error(provider: FakeProvider, dialect: str, scenario: str, status:
     assert recording.client_drift == ()
 
 
+@pytest.mark.parametrize("name", ["default", "embedded/smollm2-135m-instruct"])
+def test_http_error_of_a_model_with_another_name(provider: FakeProvider, name: str) -> None:
+    """A suite may name a model as LiteLLM does not know it; the provider's error is then recorded like any other."""
+    model, _base = where(provider, "openai", "err500")
+
+    recording = ask(provider, "err500", request=question(name, seed=7), model_override=model)
+
+    assert error_of(recording).status == 500
+    assert recording.seed == 7
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_key_in_the_error(provider: FakeProvider, tmp_path: Path, stream: bool) -> None:  # noqa: FBT001 - a matrix
     """A key that the provider repeats in its error is nowhere on disk, in no file and no form."""
