@@ -116,8 +116,9 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def start(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a command in a process of its own."""
-    command = [sys.executable, "-m", "canary_replay", *arguments]
+    """Start a command in a process of its own, which Ctrl-C reaches even where this one was started in the background."""
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{hears}; from canary_replay.cli import main; main()", *arguments]
     return subprocess.Popen(command, cwd=cwd, env=env or environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
