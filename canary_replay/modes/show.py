@@ -70,7 +70,7 @@ def _facts(recording: Recording) -> str:
         return ""
     usage = response.usage
     facts = [
-        f"stop {printable(response.stop_reason)}" if response.stop_reason else "",
+        f"stop reason {printable(response.stop_reason)}" if response.stop_reason else "",
         f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage else "",
         f"first token {response.ttft_ms:.0f} ms" if response.ttft_ms is not None else "",
         f"total {response.total_ms:.0f} ms" if response.total_ms is not None else "",

@@ -158,8 +158,8 @@ def _probe_table(probes: Iterable[tuple[str, ProbeLine]], style: Style) -> Itera
 
 
 def _candidate(candidate: TargetReport, reference: TargetReport, style: Style) -> Iterator[str]:
-    word, held = _paint("candidate", "bold", style), f"{candidate.cases} cases, {candidate.trials} recordings"
-    yield f"  {word} {printable(candidate.target)}: {held} (beside the reference; not judged here)"
+    held = f"{candidate.cases} cases, {candidate.trials} recordings"
+    yield f"  {_paint(printable(candidate.target), 'bold', style)}: {held} (a candidate, beside the reference; not judged here)"
     yield from _problems(candidate, style)
     for name, line in sorted(candidate.probes.items()):
         beside = reference.probes.get(name, ProbeLine())
