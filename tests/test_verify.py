@@ -404,7 +404,7 @@ def test_what_a_person_reads_of_a_cassette() -> None:
         '  calls look_up {"id": 1}',
         "  refusal: no",
         "  error: HTTP 500 broke off",
-        "  stop stop, 3 + 4 tokens, first token 12 ms, total 100 ms, $0.250000, decoded by openai-chat/1",
+        "  stop reason stop, 3 + 4 tokens, first token 12 ms, total 100 ms, $0.250000, decoded by openai-chat/1",
         "trial 1, no date, nobody said by whom",
         "  no decoder reads this answer; every probe of it is unscored",
         "  interactions: a secret was cut over events",
