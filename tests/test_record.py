@@ -22,7 +22,7 @@ from canary_replay.project import load_project, request_for
 from canary_replay.recording import Recording
 from canary_replay.request import request_key
 from tests.loopback import TEXT, FakeProvider, serving
-from tests.projects import ECHO, EUROS, GREET, PRICE, TARGET, Ran, asking, environment, project, run, start, tree
+from tests.projects import ECHO, EUROS, GREET, PRICE, TARGET, Ran, asking, environment, project, run, run_apart, start, tree
 
 REFERENCE = "cassettes/shop/current"
 KEY = "sk-made-up-0123456789abcdefABCDEF0123456789"
@@ -425,14 +425,13 @@ def test_identifying_headers_reach_no_file(tmp_path: Path, provider: FakeProvide
 
 # ------------------------------------------------------------------------------------------------ through LiteLLM
 @pytest.mark.skipif(not find_spec("litellm"), reason="recording through LiteLLM needs the extra 'live'")
-def test_litellm_records_and_drops(tmp_path: Path, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_litellm_records_and_drops(tmp_path: Path, provider: FakeProvider) -> None:
     """Through LiteLLM: a stream is recorded as it was sent, what the model rejects is dropped and said, no key is kept."""
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     target = asking(f"{provider.base}/v1", model="openai/o3-mini-plain").replace('provider = "asks.py:Asks"\n', "")
     streamed = GREET + "parameters = { stream = true, temperature = 0.3 }\n"
     project(tmp_path, target, streamed)
 
-    ran = run(tmp_path, "record")
+    ran = run_apart("record", cwd=tmp_path, env=environment(OPENAI_API_KEY=KEY))  # here every warning is an error, LiteLLM's too
 
     assert_fine(ran)
     sent = json.loads(provider.received[0].body)
