@@ -165,6 +165,11 @@ def _record_lines(report: RecordReport) -> Iterator[str]:
         yield f"wrote {len(report.written)} {'cassette' if len(report.written) == 1 else 'cassettes'}: commit cassettes/"
     if report.approved:
         yield f"{len(report.approved)} {'case is' if len(report.approved) == 1 else 'cases are'} the baseline now"
+    if report.accepted_failures:
+        count = len(report.accepted_failures)
+        yield f"{count} {'check does' if count == 1 else 'checks do'} not pass there, and count as known from now on:"
+        for name in report.accepted_failures[:20]:
+            yield f"  {printable(name)}"
     if report.awaiting:
         count = len(report.awaiting)
         yield f"{count} {'case awaits' if count == 1 else 'cases await'} bless: {printable(', '.join(report.awaiting))}"
@@ -239,7 +244,9 @@ def _verify(options: argparse.Namespace) -> int:
         _say(f"{finding.path}: {finding.text}")
     wrong = len(result.findings)
     state = "everything agrees" if not wrong else f"{wrong} {'thing does' if wrong == 1 else 'things do'} not agree"
-    _say(f"{result.cassettes} cassettes, {result.recordings} recordings: {state}")
+    cassettes = "1 cassette" if result.cassettes == 1 else f"{result.cassettes} cassettes"
+    recordings = "1 recording" if result.recordings == 1 else f"{result.recordings} recordings"
+    _say(f"{cassettes}, {recordings}: {state}")
     return 2 if wrong else 0
 
 

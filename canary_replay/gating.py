@@ -77,7 +77,7 @@ class Judge:
             return USAGE, "stood on a response that is not the one the scorecard accepted: restore the cassette or the scorecard"
         failed = comparison.now.standing == "failed"
         if failed and rule.required and self._required_cases_pass:
-            return REJECT, "failed and is required"
+            return REJECT, "required and failing"
         if rule.gate == "advisory":
             return ADMIT, ""
         blocks = REJECT if rule.gate == "hard" else REVIEW
@@ -85,16 +85,16 @@ class Judge:
             case "regressed":
                 return blocks, f"regressed ({rule.gate} gate)"
             case "new" if failed:
-                return blocks, f"is new and fails ({rule.gate} gate)"
+                return blocks, f"new and failing ({rule.gate} gate)"
             case "crashed":
                 return CANNOT_JUDGE, "crashed"
             case "unscored":
                 return CANNOT_JUDGE, "could not be scored"
             case "fixed" | "gone" | "decayed":
                 words = {
-                    "fixed": "is fixed and not accepted yet",
-                    "gone": "is gone",
-                    "decayed": "still passes with a lower score",
+                    "fixed": "fixed and not accepted yet",
+                    "gone": "gone",
+                    "decayed": "passing with a lower score than accepted",
                 }
                 return REVIEW, words[comparison.transition]
             case _ if comparison.changes:

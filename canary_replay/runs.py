@@ -114,6 +114,7 @@ class RunWriter:
         self._lock = threading.Lock()
         info = RunInfo(id=self.id, command=command, started=now.isoformat(timespec="seconds"), by=by)
         self.folder.mkdir(parents=True)
+        _keep_out_of_git(root / ".canary")
         write_atomically(self.folder / "run.json", json.dumps(msgspec.to_builtins(info), indent=1).encode() + b"\n")
         self._file = open(self.folder / "recordings.jsonl", "ab", buffering=0)  # noqa: SIM115 - closed by close()
 
@@ -141,6 +142,13 @@ class RunWriter:
     def close(self) -> None:
         """Close the file; everything is on disk already."""
         self._file.close()
+
+
+def _keep_out_of_git(folder: Path) -> None:
+    """Runs are for this machine; what is to be committed stands in ``cassettes/``."""
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_bytes(b"*\n")
 
 
 def encode_line(recording: Recording) -> bytes:

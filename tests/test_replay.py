@@ -183,7 +183,7 @@ def test_required_failure_rejects_though_known(tmp_path: Path, where: str) -> No
     switched_off = run(tmp_path, "replay")
 
     assert required.code == 1
-    assert "failed and is required" in required.out
+    assert "required and failing" in required.out
     assert switched_off.code == 0
 
 
@@ -199,9 +199,9 @@ def test_new_probe_is_judged_without_a_baseline(tmp_path: Path) -> None:
 
     assert passing.code == 0
     assert failing.code == 1
-    assert "is new and fails (hard gate)" in failing.out
+    assert "new and failing (hard gate)" in failing.out
     assert gone.code == 3
-    assert "1 check is gone" in gone.out
+    assert "1 check gone" in gone.out
 
 
 def test_raising_probe_cannot_be_judged(tmp_path: Path) -> None:
@@ -303,10 +303,10 @@ def test_target_selects_candidates(tmp_path: Path) -> None:
     one = run(tmp_path, "replay", "--target", "one")
 
     assert both.code == one.code == 0
-    assert "candidate one" in both.out
-    assert "candidate two" in both.out
-    assert "candidate one" in one.out
-    assert "candidate two" not in one.out
+    assert "one: 1 case, 1 recording (a candidate" in both.out
+    assert "two: 1 case, 1 recording (a candidate" in both.out
+    assert "one: 1 case, 1 recording (a candidate" in one.out
+    assert "two: " not in one.out
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ class RecordReport(msgspec.Struct, kw_only=True):
     :ivar present: recordings that were there already, in cassettes or in earlier runs.
     :ivar recorded: recordings made now; ``resumed``: of those present, the ones that earlier runs had left unfinished.
     :ivar written: cassettes written, as paths from the project.
+    :ivar accepted_failures: checks that fail in the new baseline and are known failures from now on, ``suite/target/case check``.
     :ivar awaiting: approved cases whose request changed, ``suite/target/case``: their new answers wait in the run.
     :ivar cost: US dollars of the answers of this run, as far as they are known; ``cost_unknown`` counts the others.
     """
@@ -65,6 +66,7 @@ class RecordReport(msgspec.Struct, kw_only=True):
     client_drift: int = 0
     written: list[str] = msgspec.field(default_factory=list)
     approved: list[str] = msgspec.field(default_factory=list)
+    accepted_failures: list[str] = msgspec.field(default_factory=list)
     awaiting: list[str] = msgspec.field(default_factory=list)
     failures: list[Failure] = msgspec.field(default_factory=list)
     cost: float = 0.0
@@ -467,7 +469,10 @@ def _approve(
     lines = [line for line in ledger.read_scorecard(path, shown=shown) if line.case not in new]
     for plan, recordings in cases:
         checks = (*suite.probes, *expected_of(plan.ref, plan.case))
-        lines += [accepted(outcome) for recording in recordings for outcome in score_recording(checks, plan.case, recording)]
+        outcomes = [one for recording in recordings for one in score_recording(checks, plan.case, recording)]
+        lines += [accepted(outcome) for outcome in outcomes]
+        failing = dict.fromkeys(outcome.probe for outcome in outcomes if outcome.outcome != "passed")
+        report.accepted_failures += [f"{plan.name} {probe}" for probe in failing]
     ledger.write_scorecard(path, lines)
     at, who = datetime.now(UTC).isoformat(timespec="seconds"), who_am_i(environ)
     ledger.append(

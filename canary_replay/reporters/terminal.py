@@ -79,8 +79,12 @@ def _suite(suite: SuiteReport, style: Style) -> Iterator[str]:
         yield from _candidate(candidate, reference, style)
 
 
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _target_line(target: TargetReport) -> str:
-    parts = [f"{printable(target.target)}: {target.cases} cases, {target.trials} recordings"]
+    parts = [f"{printable(target.target)}: {_counted(target.cases, 'case')}, {_counted(target.trials, 'recording')}"]
     if target.repeated_cases and not target.noisy_cases:
         parts.append("no noise measured (all trials of every case are identical)")
     elif target.repeated_cases:
@@ -158,7 +162,7 @@ def _probe_table(probes: Iterable[tuple[str, ProbeLine]], style: Style) -> Itera
 
 
 def _candidate(candidate: TargetReport, reference: TargetReport, style: Style) -> Iterator[str]:
-    held = f"{candidate.cases} cases, {candidate.trials} recordings"
+    held = f"{_counted(candidate.cases, 'case')}, {_counted(candidate.trials, 'recording')}"
     yield f"  {_paint(printable(candidate.target), 'bold', style)}: {held} (a candidate, beside the reference; not judged here)"
     yield from _problems(candidate, style)
     for name, line in sorted(candidate.probes.items()):
