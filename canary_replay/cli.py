@@ -167,7 +167,8 @@ def _record_lines(report: RecordReport) -> Iterator[str]:
         yield f"{len(report.approved)} {'case is' if len(report.approved) == 1 else 'cases are'} the baseline now"
     if report.accepted_failures:
         count = len(report.accepted_failures)
-        yield f"{count} {'check does' if count == 1 else 'checks do'} not pass there, and count as known from now on:"
+        known = "1 check does not pass there, and counts" if count == 1 else f"{count} checks do not pass there, and count"
+        yield f"{known} as known from now on:"
         for name in report.accepted_failures[:20]:
             yield f"  {printable(name)}"
     if report.awaiting:
