@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -142,6 +144,34 @@ class RunWriter:
     def close(self) -> None:
         """Close the file; everything is on disk already."""
         self._file.close()
+
+
+@contextlib.contextmanager
+def only_one(root: Path) -> Iterator[None]:
+    """Hold a project for one ``record`` at a time; the operating system lets go when the process ends, however it ends.
+
+    :raises UsageError: another process holds it; two would ask everything twice and approve it twice.
+    """
+    folder = root / ".canary"
+    folder.mkdir(parents=True, exist_ok=True)
+    _keep_out_of_git(folder)
+    with open(folder / "lock", "ab") as file:
+        try:
+            _lock(file.fileno())
+        except OSError:
+            raise UsageError("another 'record' is at work in this project (it holds .canary/lock); wait for it to end") from None
+        yield
+
+
+def _lock(handle: int) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _keep_out_of_git(folder: Path) -> None:

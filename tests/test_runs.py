@@ -349,3 +349,12 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
 
     assert taken_back == "True"
     assert [one.case for one in runs.recordings(tmp_path, run_id)] == ["a", "b"]
+
+
+def test_one_record_at_a_time(tmp_path: Path) -> None:
+    """A second record in the same project is refused while the first is at work, and welcome afterwards."""
+    with runs.only_one(tmp_path), pytest.raises(UsageError, match="another 'record' is at work"), runs.only_one(tmp_path):
+        pass
+
+    with runs.only_one(tmp_path):
+        assert (tmp_path / ".canary" / "lock").exists()

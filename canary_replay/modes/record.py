@@ -126,9 +126,13 @@ def record_project(
     only for what is still missing. A complete case that was never approved becomes the baseline; an approved one is never
     overwritten, its new answers wait in the run.
 
-    :raises UsageError: a suite, a target or the environment is wrong; nothing was asked then.
+    :raises UsageError: a suite, a target or the environment is wrong, or another ``record`` is at work; nothing was asked then.
     """
-    progress = progress or Progress()
+    with runs.only_one(project.root):
+        return _record(project, selection, environ, progress or Progress())
+
+
+def _record(project: Project, selection: Selection, environ: Mapping[str, str], progress: Progress) -> RecordReport:
     report = RecordReport()
     plans = list(_plan(project, selection))
     for suite, target in {(id(plan.suite), plan.target.name): (plan.suite, plan.target) for plan in plans}.values():
