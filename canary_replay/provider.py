@@ -25,6 +25,7 @@ from canary_replay import __version__, capture
 from canary_replay import decoders as _decoders  # noqa: F401 - importing registers them
 from canary_replay.capture import FailedExchange, Limits
 from canary_replay.decoders.failures import broken_off, http_failure
+from canary_replay.decoders.loose_json import mended
 from canary_replay.decoding import UndecodableError, decode
 from canary_replay.digest import digest_of
 from canary_replay.errors import ProviderError, UsageError, nearest, unknown
@@ -359,12 +360,25 @@ def _without_wire(last: _Attempt) -> Response:
     if last.answer is None or last.answer.response is None:
         problem = "the provider gave neither a response nor an HTTP exchange"
         raise ProviderError(f"{problem}; one that speaks no HTTP returns Answer(response=...)")
-    return last.answer.response
+    return _writable(last.answer.response)
+
+
+def _writable(response: Response) -> Response:
+    """A custom provider's response with every text as UTF-8 can hold it; our own decoders see to it for theirs."""
+    return msgspec.convert(_mended(msgspec.to_builtins(response)), Response)
+
+
+def _mended(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, str):
+        return mended(value)
+    if isinstance(value, dict):
+        return {key: _mended(one) for key, one in value.items()}
+    return [_mended(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _failed(error: str) -> Response:
     kind, _, message = error.partition(":")
-    return Response(error=ErrorInfo(message=" ".join(message.split()) or kind, type=kind))
+    return Response(error=ErrorInfo(message=mended(" ".join(message.split())) or kind, type=mended(kind)))
 
 
 def _undecoded(interaction: Interaction) -> Response | None:

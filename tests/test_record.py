@@ -625,3 +625,28 @@ def test_interrupted_record_goes_on(tmp_path: Path, provider: FakeProvider) -> N
     assert_fine(ran)
     assert len(provider.received) - hits == 12 - found
     assert_fine(run(tmp_path, "replay"))
+
+
+def test_odd_texts_of_a_custom_provider(tmp_path: Path) -> None:
+    """Half a surrogate pair in a custom provider's answer, or in what it raises, is recorded as U+FFFD and stops nothing."""
+    (tmp_path / "odd.py").write_text(
+        "from canary_replay import Response\n"
+        "from canary_replay.provider import Answer\n"
+        "class Odd:\n"
+        "    def dropped(self, request): return ()\n"
+        "    def ask(self, call):\n"
+        "        if 'raise' in call.request.messages[-1]['content']: raise ValueError('\\ud800')\n"
+        "        return Answer(response=Response(text='a \\ud800 \\x1b[31m', model='odd'))\n",
+        encoding="utf-8",
+    )
+    case = '[[cases]]\nid = "{id}"\nuser = "{id}"\n'
+    project(tmp_path, '[targets.current]\nprovider = "odd.py:Odd"\n', case.format(id="answer"), case.format(id="raise"))
+
+    ran = run(tmp_path, "record")
+
+    assert ran.code == 5
+    assert "Traceback" not in ran.err
+    stored = cassettes.read_whole(tmp_path / REFERENCE / "cases" / "answer.json")
+    assert stored is not None
+    assert stored.recordings[0].response is not None
+    assert stored.recordings[0].response.text == "a \ufffd \x1b[31m"
