@@ -14,9 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytest.importorskip("vcr", reason="recording needs the extra 'live'")
+pytest.importorskip("httpx", reason="recording needs the extra 'live'")
+
 import httpx
 import httpx2
-import pytest
 
 from canary_replay.capture import (
     CassetteMissError,
