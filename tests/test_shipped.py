@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,31 @@ def is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+class TestReadme:
+    """What the first page says is what the program prints."""
+
+    def test_a_lowered_limit(self, tmp_path: Path) -> None:
+        """The report in the README is that of `first-steps` with the limit of `short` lowered to 50 words."""
+        for name in FOLDERS:
+            shutil.copytree(ROOT / name, tmp_path / name)
+        suite = tmp_path / "suites" / "first-steps.toml"
+        suite.write_text(suite.read_text("utf-8").replace("max = 60", "max = 50"), encoding="utf-8")
+
+        done = run(tmp_path, "replay", "first-steps")
+
+        assert done.code == 1
+        assert shown("REJECT") <= set(done.out.splitlines())
+
+    def test_a_shorter_prompt(self) -> None:
+        """The candidate in the README is the shipped one."""
+        done = run(ROOT, "replay", "support")
+
+        assert shown("  candidate:") <= set(done.out.splitlines())
+
+
+def shown(start: str) -> set[str]:
+    """The lines of the README's block that begins so."""
+    blocks = re.findall(r"```text\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    return {line for block in blocks if block.startswith(start) for line in block.splitlines()}
