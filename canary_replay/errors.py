@@ -24,6 +24,11 @@ class DamagedFileError(UsageError):
     def __init__(self, path: object, place: str, problem: str) -> None:
         where = f"{path}: {place}: " if place else f"{path}: "
         super().__init__(where + " ".join(problem.split()))
+        self._given = (str(path), place, problem)
+
+    def __reduce__(self) -> tuple[type[DamagedFileError], tuple[str, str, str]]:
+        """Travel whole from a worker process to the one that reports it."""
+        return type(self), self._given
 
 
 class ProviderError(CanaryError):

@@ -206,9 +206,7 @@ def _kept_in_runs(project: Project) -> dict[tuple[str, str, str, str], dict[int,
 
 
 def _approved_cases(project: Project, suite: LoadedSuite, target: ResolvedTarget) -> frozenset[str]:
-    """The cases of a reference that stand in its ledger; a candidate has none."""
-    if target.name != suite.reference:
-        return frozenset()
+    """The cases that stand in the target's ledger: approved stays approved, also when another target became the reference."""
     path = ledger.ledger_path(project.root, suite.name, target.name)
     shown = path.relative_to(project.root).as_posix()
     return frozenset(approval.case for approval in ledger.approvals(path, shown=shown))

@@ -25,7 +25,7 @@ def spread(
     _inherited["suite"] = (suite, selection, targets)
     try:
         start = (suite.root, suite.path, selection, tuple(targets))
-        with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=start) as pool:
+        with ProcessPoolExecutor(min(workers, len(slices)), mp_context=context, initializer=_begin, initargs=start) as pool:
             waiting: deque[Future[list[CaseResult]]] = deque()
             begin = 0
             for part in slices:
